@@ -1,0 +1,312 @@
+"""Program: an exported program as the explorer sees it, and `capture`, which makes one from a module."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export.graph_signature import InputKind, InputSpec
+
+from lowerscope.errors import CaptureError, LowerscopeError, unknown
+from lowerscope.example_inputs import Inputs, lively_inputs
+
+_KINDS = {
+    InputKind.PARAMETER: "parameter",
+    InputKind.BUFFER: "buffer",
+    InputKind.CONSTANT_TENSOR: "constant",
+}
+
+
+class Program:
+    """A `torch.export.ExportedProgram` with a name, inputs to run it on, and its constants by placeholder.
+
+    The exported program is neither changed nor copied: its graph and its weights are shared. Nothing is recompiled or
+    validated here, so making a Program costs microseconds at any size.
+
+    Args:
+        exported_program: the exported program, or another Program, whose name, path and inputs are then the defaults.
+        name: what views call it; by default the file's stem, or the module's class name.
+        path: the file it came from, if any.
+        example_inputs: ``(args, kwargs)``; by default those that the exported program carries, if any.
+
+    Raises:
+        LowerscopeError: `exported_program` is something else.
+    """
+
+    def __init__(
+        self,
+        exported_program: torch.export.ExportedProgram | Program,
+        *,
+        name: str | None = None,
+        path: str | os.PathLike[str] | None = None,
+        example_inputs: Inputs | None = None,
+        stand_ins: tuple[str, ...] = (),
+    ) -> None:
+        if isinstance(exported_program, Program):
+            other = exported_program
+            exported_program = other.exported_program
+            name = other.name if name is None else name
+            path = other.path if path is None else path
+            example_inputs = other._own_inputs if example_inputs is None else example_inputs
+            stand_ins = stand_ins or other.stand_ins
+        if not isinstance(exported_program, torch.export.ExportedProgram):
+            raise LowerscopeError(_not_a_program(exported_program))
+        self.exported_program = exported_program
+        self.path = None if path is None else os.fspath(path)
+        self.name = name or (Path(self.path).stem if self.path else "program")
+        self.stand_ins = tuple(stand_ins)
+        self._own_inputs = None if example_inputs is None else _as_inputs(example_inputs)
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        """The top graph. Not to be changed: an Editor changes a copy."""
+        return self.exported_program.graph
+
+    @property
+    def graph_module(self) -> torch.fx.GraphModule:
+        """The module that owns the top graph and the sub-graphs of its higher-order operators."""
+        return self.exported_program.graph_module
+
+    @property
+    def example_inputs(self) -> Inputs | None:
+        """``(args, kwargs)`` as given here or carried by the exported program, or None."""
+        if self._own_inputs is not None:
+            return self._own_inputs
+        carried = self.exported_program.example_inputs
+        return _as_inputs(carried) if carried else None
+
+    @cached_property
+    def specs(self) -> Mapping[str, InputSpec]:
+        """Placeholder name -> its input spec, in the placeholders' order; built once, for `is_param` searches each time."""
+        names = (node.name for node in self.graph.nodes if node.op == "placeholder")
+        return dict(zip(names, self.exported_program.graph_signature.input_specs, strict=True))
+
+    @cached_property
+    def constants(self) -> Mapping[str, torch.Tensor]:
+        """Placeholder name -> the tensor it stands for: parameters, buffers and lifted constants, shared, not copied."""
+        return dict(self._constants())
+
+    def _constants(self) -> Iterator[tuple[str, torch.Tensor]]:
+        state, lifted = self.exported_program.state_dict, self.exported_program.constants
+        for name, spec in self.specs.items():
+            if spec.kind not in _KINDS or spec.target is None:
+                continue
+            # A persistent buffer lives in the state dict, any other one among the lifted constants.
+            value = state[spec.target] if spec.target in state else lifted.get(spec.target)
+            if isinstance(value, torch.Tensor):
+                yield name, value
+
+    def constant_kind(self, name: str) -> str:
+        """ "parameter", "buffer" or "constant", for the placeholder called `name`.
+
+        Raises:
+            UnknownNameError: no constant has that placeholder.
+        """
+        if name not in self.constants:
+            raise unknown("constant", name, self.constants)
+        return _KINDS[self.specs[name].kind]
+
+    @cached_property
+    def user_inputs(self) -> tuple[str, ...]:
+        """The placeholders that the caller's inputs feed, in order."""
+        return tuple(name for name, spec in self.specs.items() if spec.kind is InputKind.USER_INPUT)
+
+    @cached_property
+    def mutated(self) -> frozenset[str]:
+        """The placeholders (buffers, user inputs) whose tensors a run writes to.
+
+        Both spellings count: the signature's mutation outputs of a functional program, and in-place operators on a
+        placeholder or a view of it in one that is not functional yet.
+        """
+        signature = self.exported_program.graph_signature
+        of_buffer = {spec.target: name for name, spec in self.specs.items() if spec.kind is InputKind.BUFFER}
+        names = {of_buffer[target] for target in signature.buffers_to_mutate.values() if target in of_buffer}
+        names.update(name for name in signature.user_inputs_to_mutate.values() if name in self.specs)
+        names.update(signature.parameters_to_mutate and _parameters_written(self.specs, signature) or ())
+        return frozenset(names | _written_in_place(self.graph))
+
+    def inputs(self, seed: int = 0, sizes: Mapping[str, int] | None = None) -> Inputs:
+        """Inputs to run the program on: ``(args, kwargs)``, of the structure that it was exported with.
+
+        Seed 0 gives the example inputs where there are any. Any other seed, or a `sizes`, gives *lively* ones: random
+        values of the placeholders' shapes and dtypes that stay in the range of the examples, and of the tables that
+        integers index.
+
+        Args:
+            seed: of the random values; the same seed gives the same inputs.
+            sizes: symbol of a dynamic dimension (``"s0"``, see `dynamic_sizes`) or ``"x[0]"`` -> the size it is to
+                have; the others keep the size that the program was exported with.
+
+        Raises:
+            UnknownNameError: `sizes` names a dimension that is not dynamic.
+            MeasureError: a size is out of the range allowed at export, or an input has no tensor or number to make up.
+        """
+        examples = self.example_inputs
+        if seed == 0 and not sizes and examples is not None:
+            return examples
+        return lively_inputs(self.exported_program, seed=seed, sizes=sizes or {}, examples=examples)
+
+    @property
+    def dynamic_sizes(self) -> dict[str, tuple[int, int | None]]:
+        """Symbol of each dynamic input dimension -> the sizes it may have, (smallest, largest or None)."""
+        from lowerscope.example_inputs import dynamic_sizes
+
+        return dynamic_sizes(self.exported_program)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the program, with its example inputs, to a ``.pt2`` file; a file half written never takes its place.
+
+        Raises:
+            LowerscopeError: the name does not end in ``.pt2``, or torch cannot save the program.
+        """
+        path = Path(path)
+        if path.suffix != ".pt2":
+            raise LowerscopeError(f"cannot save to {str(path)!r}: exported programs are kept in files named '*.pt2'")
+        exported = self.exported_program
+        if self._own_inputs is not None:
+            exported = copy.copy(exported)
+            exported.example_inputs = self._own_inputs
+        partial = path.with_name(f".{path.stem}.{os.getpid()}.pt2")
+        try:
+            torch.export.save(exported, partial)
+            os.replace(partial, path)
+        except (RuntimeError, AssertionError, TypeError, OSError, NotImplementedError) as error:
+            raise LowerscopeError(f"cannot save {self.name!r} to {str(path)!r}: {first_line(error)}") from error
+        finally:
+            partial.unlink(missing_ok=True)
+        return path
+
+    def fingerprint(self) -> str:
+        """A hash of the graph, its literals and its constants' values: equal for programs that compute the same way."""
+        digest = hashlib.blake2b(digest_size=16)
+        for module_name, module in self.graph_module.named_modules():
+            if isinstance(module, torch.fx.GraphModule):
+                digest.update(module_name.encode())
+                for node in module.graph.nodes:
+                    digest.update(f"{node.op} {node.name} {node.target} {node.args} {node.kwargs}\n".encode())
+        for name, tensor in self.constants.items():
+            digest.update(f"{name} {self.specs[name].kind} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+            digest.update(_bytes_of(tensor))
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        counts = {op: 0 for op in ("call_function", "placeholder")}
+        for node in self.graph.nodes:
+            counts[node.op] = counts.get(node.op, 0) + 1
+        parts = [f"{counts['call_function']} operators", f"{len(self.constants)} constants"]
+        parts.append(f"{len(self.user_inputs)} input{'s' * (len(self.user_inputs) != 1)}")
+        if self.stand_ins:
+            parts.append(f"stand-ins for {', '.join(self.stand_ins)}")
+        return f"<Program {self.name!r}: {', '.join(parts)}>"
+
+
+def capture(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any] | None = None,
+    dynamic_shapes: Any = None,
+    *,
+    strict: bool = False,
+    name: str | None = None,
+) -> Program:
+    """Export a module with `torch.export.export`; the module keeps its mode, hooks and state.
+
+    Args:
+        module: exported in the mode it is in; call ``.eval()`` first for inference.
+        args, kwargs: example inputs; they stay with the program.
+        dynamic_shapes: as for `torch.export.export`.
+        strict: trace the bytecode (TorchDynamo) instead of running the Python code on fake tensors.
+        name: of the program; by default the module's class name.
+
+    Raises:
+        CaptureError: the module cannot be exported; the message is torch's first useful line, and what to do.
+    """
+    from lowerscope.capturing import export
+
+    if not isinstance(module, torch.nn.Module):
+        raise CaptureError(f"capture takes a torch.nn.Module, and this is a {type(module).__name__}: wrap it in one")
+    return Program(export(module, args, kwargs, dynamic_shapes, strict=strict), name=name or type(module).__name__)
+
+
+def as_program(source: Any) -> Program:
+    """A Program from a Program, an exported program, or the path of a ``.pt2`` file.
+
+    Raises:
+        LowerscopeError: `source` is something else; for a module the message says how to capture it.
+        LoadError: the file cannot be opened.
+    """
+    if isinstance(source, Program):
+        return source
+    if isinstance(source, (str, os.PathLike)):
+        from lowerscope.loading import load
+
+        return load(source)
+    return Program(source)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that says something, without its final full stop."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    return next((line.rstrip(".") for line in lines if line), type(error).__name__)
+
+
+def _as_inputs(inputs: Any) -> Inputs:
+    try:
+        args, kwargs = inputs
+        return tuple(args), dict(kwargs)
+    except (TypeError, ValueError) as error:
+        raise LowerscopeError("example inputs are a pair (args, kwargs), such as ((x,), {})") from error
+
+
+def _not_a_program(value: object) -> str:
+    kind = type(value).__name__
+    if isinstance(value, torch.nn.Module):
+        return f"{kind} is a module, not an exported program: use lowerscope.capture(module, args) first"
+    return f"{kind} is not an exported program: give a Program, an ExportedProgram or the path of a .pt2 file"
+
+
+def _parameters_written(specs: Mapping[str, InputSpec], signature: Any) -> set[str]:
+    targets = set(signature.parameters_to_mutate.values())
+    return {name for name, spec in specs.items() if spec.kind is InputKind.PARAMETER and spec.target in targets}
+
+
+def _written_in_place(graph: torch.fx.Graph) -> set[str]:
+    """The placeholders that an in-place operator writes to, directly or through a view."""
+    sources: dict[torch.fx.Node, str] = {}
+    written: set[str] = set()
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            sources[node] = node.name
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            continue
+        for position, argument in enumerate(schema.arguments):
+            if argument.alias_info is None:
+                continue
+            value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+            for source in {sources[n] for n in _nodes_in(value) if n in sources}:
+                sources[node] = source
+                if argument.alias_info.is_write:
+                    written.add(source)
+    return written
+
+
+def _nodes_in(value: Any) -> list[torch.fx.Node]:
+    if isinstance(value, torch.fx.Node):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [node for item in value for node in _nodes_in(item)]
+    return []
+
+
+def _bytes_of(tensor: torch.Tensor) -> bytes:
+    if tensor.is_sparse or tensor.is_quantized:
+        return repr(tensor).encode()
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""
