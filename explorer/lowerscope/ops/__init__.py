@@ -7,7 +7,7 @@ when it is imported into the same process, and the same name twice is an error i
 
 from __future__ import annotations
 
-from . import ort_webgpu, vulkan, xnnpack
+from . import ort_webgpu, tosa, vulkan, vulkan_linear, xnnpack
 from .names import CATEGORIES, DISPLAY_NAMES, category, decomposition, display_name, is_own
 from .registry import OperatorError, OwnOp
 
@@ -21,6 +21,8 @@ __all__ = [
     "display_name",
     "is_own",
     "ort_webgpu",
+    "tosa",
     "vulkan",
+    "vulkan_linear",
     "xnnpack",
 ]

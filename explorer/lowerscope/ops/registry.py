@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from ..errors import LowerscopeError
+from lowerscope.errors import LowerscopeError
 
 
 class OperatorError(LowerscopeError, ValueError):
