@@ -1,0 +1,3 @@
+"""The notebook widget of lowerscope."""
+
+from __future__ import annotations
