@@ -1,0 +1,1 @@
+"""What a lowering changed, in numbers: operators, parity, cost, latency. Pure functions on programs."""

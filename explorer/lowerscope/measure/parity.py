@@ -1,0 +1,356 @@
+"""Parity of a lowered program with the original: both are run on the same inputs, and every result is compared."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lowerscope.errors import MeasureError
+from lowerscope.measure.batches import Batch, batches
+from lowerscope.measure.casting import Casting
+from lowerscope.measure.compare import (
+    CLOSE,
+    DIFFERENT,
+    INCOMPARABLE,
+    NONDETERMINISTIC,
+    TOLERANCES,
+    Comparison,
+    compare,
+)
+from lowerscope.measure.counts import node_op_name, operators
+from lowerscope.measure.interpreter import Cancelled, Interpreter, Run
+from lowerscope.measure.lively import default_statistics, lively
+from lowerscope.measure.report import ParityReport, ParityRow, join
+
+if TYPE_CHECKING:
+    from lowerscope.program import Program
+
+# The lowered program may be this many times further from the oracle than the original before that counts against it.
+_AS_GOOD = 2.0
+# An original further off than this, relative to the result, is no yardstick: what is as bad as it is bad.
+_YARDSTICK = {None: 0.05, torch.float16: 0.5, torch.bfloat16: 0.5}
+_SEED = 20_130
+
+
+def parity(
+    before: Program,
+    after: Program,
+    inputs: Any = None,
+    *,
+    dtype: torch.dtype | None = None,
+    seeds: Sequence[int] = (0,),
+    sizes: Iterable[Mapping[str, int]] | None = None,
+    oracle: bool = True,
+    tolerance: float | None = None,
+    relower: Callable[[Program], Program] | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    progress: Callable[[int, int | None], None] | None = None,
+) -> ParityReport:
+    """Run both programs and compare outputs and state; neither program is changed.
+
+    Structure, shape, dtype and the places of NaN and inf come first, then each element against the output's scale;
+    integers exactly. What differs by no more than the original itself differs from its float64 run is "close".
+
+    Args:
+        inputs, seeds, sizes: what to run on, see `batches.batches`.
+        dtype: torch.float16 or torch.bfloat16 runs both in it and compares each with a float32 run of the original.
+        oracle: also run the original in float64, for `oracle_ratio`; left out where all results are bit-identical.
+        tolerance: relative error that is "close"; by default `compare.TOLERANCES` of the output's dtype.
+        relower: lowers a program as `after` was lowered from `before`. With it, batch norms at their default
+            statistics, in which a wrong fold does not show, are given lively ones for the measurement.
+        cancelled: polled before every node. progress: called with (runs done, runs in all or None) after each run.
+
+    Raises:
+        MeasureError: the inputs do not fit, the original itself cannot be run, or memory runs out.
+        Cancelled: `cancelled` returned True.
+    """
+    report = ParityReport(dtype=dtype)
+    before, after = _made_lively(before, after, relower, report)
+    measure = _Measurement(before, after, report, oracle, tolerance, cancelled, progress)
+    if inputs is None:
+        groups = [list(batches(before, None, seeds=seeds, sizes=sizes))]
+        measure.total = len(groups[0]) * 3 + 1
+        feed: Iterable[Batch] = groups[0]
+    else:
+        feed = batches(before, inputs)
+    made_up_sizes = inputs is None and sizes is None
+    for batch in feed:
+        measure.batch(batch, may_fail=made_up_sizes and bool(report.batches))
+    return report
+
+
+def _made_lively(
+    before: Program, after: Program, relower: Callable[[Program], Program] | None, report: ParityReport
+) -> tuple[Program, Program]:
+    found = default_statistics(before)
+    if not found:
+        return before, after
+    count = sum(role == "running_var" for role in found.values())
+    norms = f"{count} batch norm{'s have' if count != 1 else ' has'} default statistics"
+    if relower is None:
+        report.notes.append(f"{norms}: parity cannot see a wrong fold of {'them' if count != 1 else 'it'}")
+        return before, after
+    report.notes.append(f"{norms}, which hide a wrong fold: measured with lively ones")
+    before = lively(before)
+    return before, relower(before)
+
+
+class _Measurement:
+    """The state of one measurement: the programs, the report so far, and which outputs are random."""
+
+    def __init__(
+        self,
+        before: Program,
+        after: Program,
+        report: ParityReport,
+        oracle: bool,
+        tolerance: float | None,
+        cancelled: Callable[[], bool] | None,
+        progress: Callable[[int, int | None], None] | None,
+    ) -> None:
+        self.report, self.total = report, None
+        self._before, self._after = before, after
+        self._oracle, self._tolerance = oracle, tolerance
+        self._cancelled, self._progress, self._done = cancelled, progress, 0
+        self._rows: dict[str, ParityRow] = {}
+        self._random: dict[str, str] | None = None
+        self._sources = _random_sources(before)
+
+    def batch(self, batch: Batch, *, may_fail: bool = False) -> None:
+        """Run and compare one batch. `may_fail`: a size nobody asked for, at which the original may refuse to run."""
+        low = self.report.dtype
+        try:
+            reference = self._run(self._before, batch, Casting.reference() if low else None)
+        except Cancelled:
+            raise
+        except MeasureError as error:
+            if not may_fail:
+                raise
+            self._note(f"not measured at {batch.label}: the original itself raises ({error})")
+            return
+        if self._random is None:
+            self._random = self._disagreements(reference, batch)
+        self.report.batches.append(batch.label)
+        half = low is None and _has_half(reference)
+        original = reference
+        if low or half:
+            original = self._run(self._before, batch, Casting(low) if low else None, watch=True)
+            self._say_overflow(original)
+        try:
+            lowered = self._run(self._after, batch, Casting(low) if low else None)
+        except Cancelled:
+            raise
+        except MeasureError as error:
+            self._all(reference, batch, f"the lowered program fails: {error}")
+            return
+        if list(reference.outputs) != list(lowered.outputs):
+            paths = ", ".join(lowered.outputs) or "none"
+            self._all(
+                reference, batch, f"the structure differs: outputs {paths}, expected {', '.join(reference.outputs)}"
+            )
+            return
+        self._say_aliases(reference, lowered)
+        if low:
+            self._compare_low(reference, original, lowered, batch, low)
+        else:
+            self._compare_same(reference, lowered, batch)
+
+    # -- running
+
+    def _run(self, program: Program, batch: Batch, casting: Casting | None, *, watch: bool = False) -> Run:
+        runner = Interpreter(program, casting=casting, cancelled=self._cancelled, watch_nonfinite=watch)
+        if self._sources:
+            # Alike for both programs: what still differs then is not the random numbers, if they are drawn alike.
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(_SEED)
+                run = runner.run(batch.flat)
+        else:
+            run = runner.run(batch.flat)
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._done, None if self.total is None else max(self.total, self._done))
+        if casting is not None and run.fallbacks and casting.dtype is self.report.dtype:
+            self._note(
+                f"{len(run.fallbacks)} nodes of {program.name} have no {_short(casting.dtype)} kernel and were computed "
+                f"in their own dtype and rounded, {run.fallbacks[0]} the first"
+            )
+        return run
+
+    def _disagreements(self, first: Run, batch: Batch) -> dict[str, str]:
+        """Path of each output or state in which the original disagrees with a second run of itself -> why."""
+        casting = Casting.reference() if self.report.dtype else None
+        runner = Interpreter(self._before, casting=casting, cancelled=self._cancelled)
+        if self._sources:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(_SEED + 1)
+                second = runner.run(batch.flat)
+        else:
+            second = runner.run(batch.flat)
+        old, new = _results(first), _results(second)
+        differing = {name for name in old if compare(old[name], new[name], tolerance=0.0).verdict != "equal"}
+        if not differing:
+            return {}
+        self.report.reference_twice = "differs"
+        why = f"the model is random ({self._sources})" if self._sources else "two runs on the same inputs differ"
+        self._note(f"{why}: results that depend on it are not comparable unless both draw the same numbers")
+        return dict.fromkeys(differing, why)
+
+    # -- comparing
+
+    def _compare_same(self, reference: Run, lowered: Run, batch: Batch) -> None:
+        pairs = self._pairs(reference, lowered, batch, None)
+        found = {name: compare(old, new, tolerance=self._tolerance) for name, (old, new) in pairs.items()}
+        inexact = any(c.different and c.verdict != INCOMPARABLE for c in found.values())
+        gold = self._gold(batch) if self._oracle and inexact else None
+        for name, comparison in found.items():
+            row = ParityRow.of(name, comparison, batch.label)
+            old, new = pairs[name]
+            if comparison.different == 0 and comparison.verdict != INCOMPARABLE:
+                row.error_before = row.error_after = 0.0
+            elif gold is not None and isinstance(gold.get(name), torch.Tensor) and _is_float(old):
+                self._against_oracle(row, gold[name], old, new)
+            self._add(row)
+
+    def _against_oracle(self, row: ParityRow, gold: torch.Tensor, old: Any, new: Any) -> None:
+        before, after = (compare(gold, value, check_dtype=False) for value in (old, new))
+        row.error_before, row.error_after = before.noise, after.noise
+        if row.verdict != DIFFERENT or row.worst.nan_agrees is False:
+            return
+        if before.norm_l2 <= _YARDSTICK[None] and _as_good(before, after):
+            row.verdict = CLOSE
+            row.why = join([row.why, "no further from the float64 run than the original is"])
+
+    def _compare_low(self, reference: Run, original: Run, lowered: Run, batch: Batch, low: torch.dtype) -> None:
+        old = self._pairs(reference, original, batch, low)
+        new = self._pairs(reference, lowered, batch, low)
+        tolerance = self._tolerance if self._tolerance is not None else TOLERANCES[low]
+        for name in new:
+            before = compare(*old[name], tolerance=tolerance, check_dtype=False)
+            after = compare(*new[name], tolerance=tolerance, check_dtype=False)
+            if after.verdict not in (INCOMPARABLE,) and _dtype(old[name][1]) != _dtype(new[name][1]):
+                got, expected = _dtype(new[name][1]), _dtype(old[name][1])
+                after = replace(
+                    after, verdict=INCOMPARABLE, why=f"dtype {got}, expected {expected}", dtype_agrees=False
+                )
+            row = ParityRow.of(name, after, batch.label)
+            row.before, row.error_before, row.error_after = before, before.noise, after.noise
+            if after.verdict == DIFFERENT and after.nan_agrees is not False:
+                if before.nan_agrees is not False and before.norm_l2 <= _YARDSTICK[low] and _as_good(before, after):
+                    row.verdict, row.why = CLOSE, join([after.why, "no further from float32 than the original is"])
+            elif after.nan_agrees is False and before.nan_agrees is False:
+                row.why = join([after.why, "so are they in the original"])
+            self._add(row)
+
+    def _pairs(self, reference: Run, other: Run, batch: Batch, low: torch.dtype | None) -> dict[str, tuple[Any, Any]]:
+        pairs = {path: (value, other.outputs.get(path)) for path, value in reference.outputs.items()}
+        originals: Mapping[str, Any] | None = None
+        for name in dict.fromkeys([*reference.state, *other.state]):
+            old, new = reference.state.get(name), other.state.get(name)
+            if name not in reference.state or name not in other.state:
+                # Written on one side only: the other side leaves what was there.
+                originals = originals or _initial_state(self._before, batch)
+                kept = originals.get(name)
+                casting = Casting(low) if low else None
+                kept = casting.tensor(kept) if casting and isinstance(kept, torch.Tensor) else kept
+                old, new = (kept if name not in reference.state else old), (kept if name not in other.state else new)
+                if compare(old, new, check_dtype=low is None).verdict == "equal":
+                    continue
+            pairs[f"state {name}"] = (old, new)
+        return pairs
+
+    def _gold(self, batch: Batch) -> dict[str, Any] | None:
+        try:
+            return _results(self._run(self._before, batch, Casting.oracle()))
+        except Cancelled:
+            raise
+        except MeasureError as error:
+            self._note(f"no float64 oracle: {error}")
+            return None
+
+    def _add(self, row: ParityRow) -> None:
+        why = (self._random or {}).get(row.output)
+        if why is not None and row.verdict != INCOMPARABLE:
+            drawn = "the same when both draw the same numbers" if row.verdict in ("equal", "close") else ""
+            row.verdict, row.why = NONDETERMINISTIC, join([why, drawn])
+        if row.output in self._rows:
+            self._rows[row.output].merge(row)
+        else:
+            self._rows[row.output] = row
+            self.report.rows.append(row)
+
+    def _all(self, reference: Run, batch: Batch, why: str) -> None:
+        for name in _results(reference):
+            self._add(ParityRow.of(name, Comparison(INCOMPARABLE, why), batch.label))
+
+    # -- saying
+
+    def _note(self, note: str) -> None:
+        if note not in self.report.notes:
+            self.report.notes.append(note)
+
+    def _say_overflow(self, run: Run) -> None:
+        if run.nonfinite is not None:
+            node, op = run.nonfinite
+            dtype = _short(self.report.dtype) if self.report.dtype else "its own dtype"
+            self._note(f"in {dtype} the original is not finite inside: first at {op}, node {node}")
+
+    def _say_aliases(self, reference: Run, lowered: Run) -> None:
+        for path, name in lowered.aliases.items():
+            if path not in reference.aliases:
+                self._note(
+                    f"{path} shares the memory of {name} after the lowering and not before: writing to one changes both"
+                )
+
+
+def _as_good(before: Comparison, after: Comparison) -> bool:
+    if math.isnan(before.noise) or math.isnan(after.noise):
+        return False
+    return after.max_abs <= _AS_GOOD * before.max_abs and math.sqrt(after.noise) <= _AS_GOOD * math.sqrt(before.noise)
+
+
+def _results(run: Run) -> dict[str, Any]:
+    return {**run.outputs, **{f"state {name}": value for name, value in run.state.items()}}
+
+
+def _initial_state(program: Program, batch: Batch) -> dict[str, Any]:
+    exported = program.exported_program
+    state = {**exported.state_dict, **exported.constants}
+    return state | dict(zip(program.user_inputs, batch.flat, strict=False))
+
+
+def _random_sources(program: Program) -> str:
+    """The program's operators that draw random numbers, named with their nodes; empty if there are none."""
+    found = [
+        f"{node_op_name(node)} at node {node_id}"
+        for node_id, node in operators(program.exported_program.graph_module)
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and not _is_idle_dropout(node)
+    ]
+    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
+
+
+def _is_idle_dropout(node: torch.fx.Node) -> bool:
+    schema = node.target._schema  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
+    names = [argument.name for argument in schema.arguments]
+    arguments = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    return "train" in names and arguments.get("train") is False
+
+
+def _has_half(run: Run) -> bool:
+    halves = (torch.float16, torch.bfloat16)
+    return any(isinstance(v, torch.Tensor) and v.dtype in halves for v in _results(run).values())
+
+
+def _is_float(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
+
+
+def _dtype(value: Any) -> str:
+    return _short(value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
