@@ -128,7 +128,7 @@ class Program:
         of_buffer = {spec.target: name for name, spec in self.specs.items() if spec.kind is InputKind.BUFFER}
         names = {of_buffer[target] for target in signature.buffers_to_mutate.values() if target in of_buffer}
         names.update(name for name in signature.user_inputs_to_mutate.values() if name in self.specs)
-        names.update(signature.parameters_to_mutate and _parameters_written(self.specs, signature) or ())
+        names.update((signature.parameters_to_mutate and _parameters_written(self.specs, signature)) or ())
         return frozenset(names | _written_in_place(self.graph))
 
     def inputs(self, seed: int = 0, sizes: Mapping[str, int] | None = None) -> Inputs:
@@ -196,7 +196,7 @@ class Program:
         return digest.hexdigest()
 
     def __repr__(self) -> str:
-        counts = {op: 0 for op in ("call_function", "placeholder")}
+        counts = dict.fromkeys(("call_function", "placeholder"), 0)
         for node in self.graph.nodes:
             counts[node.op] = counts.get(node.op, 0) + 1
         parts = [f"{counts['call_function']} operators", f"{len(self.constants)} constants"]
