@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+
 from lowerscope.measure.compare import compare, scale_of
 
 
@@ -174,8 +175,17 @@ def test_complex_numbers_are_compared_part_by_part():
 
 @pytest.mark.parametrize(
     ("reference", "value", "verdict"),
-    [(None, None, "equal"), (3, 3, "equal"), (3, 4, "different"), (3, None, "incomparable"), (1.5, 1.5, "equal")]
-    + [(1.0, math.nan, "different"), (math.nan, math.nan, "equal"), (3, 3.0, "incomparable"), ("a", "b", "different")],
+    [
+        (None, None, "equal"),
+        (3, 3, "equal"),
+        (3, 4, "different"),
+        (3, None, "incomparable"),
+        (3, 3.0, "incomparable"),
+        (1.5, 1.5, "equal"),
+        (1.0, math.nan, "different"),
+        (math.nan, math.nan, "equal"),
+        ("a", "b", "different"),
+    ],
 )
 def test_what_is_no_tensor(reference, value, verdict):
     assert compare(reference, value).verdict == verdict

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from lowerscope.errors import MeasureError
@@ -120,8 +121,7 @@ class Interpreter:
         users = []
         for spec, value in zip(signature.output_specs, results, strict=True):
             if spec.kind is OutputKind.USER_OUTPUT:
-                constant = isinstance(spec.arg, ConstantArgument) and value is None
-                users.append(spec.arg.value if constant else value)
+                users.append(spec.arg.value if isinstance(spec.arg, ConstantArgument) else value)
             elif spec.target is not None:
                 self._run.state[spec.target] = value
         self._run.outputs = dict(zip(output_paths(self._exported), users, strict=True))
@@ -149,7 +149,7 @@ class Interpreter:
         feed = iter(inputs)
         for node in graph.nodes:
             if node.op == "output":
-                return torch.fx.node.map_arg(node.args[0], environment.__getitem__)
+                return map_arg(node.args[0], environment.__getitem__)
             if self._cancelled():
                 raise Cancelled
             if node.op == "placeholder":
@@ -174,8 +174,8 @@ class Interpreter:
         return value
 
     def _call(self, node: torch.fx.Node, environment: dict[torch.fx.Node, Any], path: str) -> Any:
-        args = pytree.tree_map(self._argument, torch.fx.node.map_arg(node.args, environment.__getitem__))
-        kwargs = pytree.tree_map(self._argument, torch.fx.node.map_arg(dict(node.kwargs), environment.__getitem__))
+        args = pytree.tree_map(self._argument, map_arg(node.args, environment.__getitem__))
+        kwargs = pytree.tree_map(self._argument, map_arg(dict(node.kwargs), environment.__getitem__))
         try:
             if self._casting is None:
                 value = node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]

@@ -38,8 +38,9 @@ def default_statistics(program: Program) -> dict[str, str]:
         if schema is None or schema.name not in _BATCH_NORMS:
             continue
         arguments = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
-        roles = {role: arguments[role].name for role in _DEFAULTS if isinstance(arguments.get(role), torch.fx.Node)}
-        roles = {role: name for role, name in roles.items() if name in program.constants}
+        nodes = {role: arguments.get(role) for role in _DEFAULTS}
+        names = {role: node.name for role, node in nodes.items() if isinstance(node, torch.fx.Node)}
+        roles = {role: name for role, name in names.items() if name in program.constants}
         statistics = [role for role in ("running_mean", "running_var") if role in roles]
         if statistics and all(_is_all(program.constants[roles[role]], _DEFAULTS[role]) for role in statistics):
             defaults = (r for r in roles if _is_all(program.constants[roles[r]], _DEFAULTS[r]))

@@ -21,9 +21,9 @@ from lowerscope.measure.compare import (
     Comparison,
     compare,
 )
-from lowerscope.measure.counts import node_op_name, operators
 from lowerscope.measure.interpreter import Cancelled, Interpreter, Run
 from lowerscope.measure.lively import default_statistics, lively
+from lowerscope.measure.randomness import random_sources, seeded
 from lowerscope.measure.report import ParityReport, ParityRow, join
 
 if TYPE_CHECKING:
@@ -112,13 +112,14 @@ class _Measurement:
         cancelled: Callable[[], bool] | None,
         progress: Callable[[int, int | None], None] | None,
     ) -> None:
-        self.report, self.total = report, None
+        self.report = report
+        self.total: int | None = None
         self._before, self._after = before, after
         self._oracle, self._tolerance = oracle, tolerance
         self._cancelled, self._progress, self._done = cancelled, progress, 0
         self._rows: dict[str, ParityRow] = {}
         self._random: dict[str, str] | None = None
-        self._sources = _random_sources(before)
+        self._sources = random_sources(before)
 
     def batch(self, batch: Batch, *, may_fail: bool = False) -> None:
         """Run and compare one batch. `may_fail`: a size nobody asked for, at which the original may refuse to run."""
@@ -163,12 +164,8 @@ class _Measurement:
 
     def _run(self, program: Program, batch: Batch, casting: Casting | None, *, watch: bool = False) -> Run:
         runner = Interpreter(program, casting=casting, cancelled=self._cancelled, watch_nonfinite=watch)
-        if self._sources:
-            # Alike for both programs: what still differs then is not the random numbers, if they are drawn alike.
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(_SEED)
-                run = runner.run(batch.flat)
-        else:
+        # Alike for both programs: what still differs then is not the random numbers, if they are drawn alike.
+        with seeded(_SEED if self._sources else None):
             run = runner.run(batch.flat)
         self._done += 1
         if self._progress is not None:
@@ -184,11 +181,7 @@ class _Measurement:
         """Path of each output or state in which the original disagrees with a second run of itself -> why."""
         casting = Casting.reference() if self.report.dtype else None
         runner = Interpreter(self._before, casting=casting, cancelled=self._cancelled)
-        if self._sources:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(_SEED + 1)
-                second = runner.run(batch.flat)
-        else:
+        with seeded(_SEED + 1 if self._sources else None):
             second = runner.run(batch.flat)
         old, new = _results(first), _results(second)
         differing = {name for name in old if compare(old[name], new[name], tolerance=0.0).verdict != "equal"}
@@ -320,23 +313,6 @@ def _initial_state(program: Program, batch: Batch) -> dict[str, Any]:
     exported = program.exported_program
     state = {**exported.state_dict, **exported.constants}
     return state | dict(zip(program.user_inputs, batch.flat, strict=False))
-
-
-def _random_sources(program: Program) -> str:
-    """The program's operators that draw random numbers, named with their nodes; empty if there are none."""
-    found = [
-        f"{node_op_name(node)} at node {node_id}"
-        for node_id, node in operators(program.exported_program.graph_module)
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) and not _is_idle_dropout(node)
-    ]
-    return ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-
-
-def _is_idle_dropout(node: torch.fx.Node) -> bool:
-    schema = node.target._schema  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
-    names = [argument.name for argument in schema.arguments]
-    arguments = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    return "train" in names and arguments.get("train") is False
 
 
 def _has_half(run: Run) -> bool:
