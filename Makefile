@@ -17,11 +17,23 @@ SETUP := $(VENV)/.lowerscope-setup
 SETUP_TEST := $(VENV)/.lowerscope-setup-test
 
 SOUND_PYTHON := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
-IMPORTS := torch, lowerscope, lowerscope_widgets, anywidget, jupyterlab
-IMPORTS_TEST := $(IMPORTS), executorch, hypothesis, nbclient, playwright, pyright, pytest, ruff, torchao, transformers
-RIGHT_TORCH := assert torch.__version__.startswith('$(TORCH_VERSION)'), torch.__version__
-VERIFY := $(BIN)/python -c "import $(IMPORTS); $(RIGHT_TORCH)"
-VERIFY_TEST := $(BIN)/python -c "import $(IMPORTS_TEST); $(RIGHT_TORCH)"
+# A set-up is sound when torch runs and has its version, the package is the one of this checkout, and the rest is there. The
+# rest is looked up, not imported: that would take longer than all else, and an error in our own source is not the set-up's.
+IMPORTS := lowerscope lowerscope_widgets anywidget jupyterlab
+IMPORTS_TEST := $(IMPORTS) executorch hypothesis nbclient playwright pyright pytest ruff torchao transformers
+define SOUND
+import importlib.util, pathlib, sys, torch
+assert torch.__version__.startswith("$(TORCH_VERSION)"), f"torch is {torch.__version__}"
+found = {name: importlib.util.find_spec(name) for name in sys.argv[1:]}
+missing = [name for name, spec in found.items() if spec is None]
+assert not missing, f"missing: {missing}"
+origin = pathlib.Path(found["lowerscope"].origin)
+assert pathlib.Path("explorer").resolve() in origin.parents, f"lowerscope is the one of {origin}"
+endef
+export SOUND
+VERIFY := $(BIN)/python -c "$$SOUND" $(IMPORTS)
+VERIFY_TEST := $(BIN)/python -c "$$SOUND" $(IMPORTS_TEST)
+PIP := $(BIN)/python -m pip
 
 .PHONY: help
 help: ## show this list
@@ -29,7 +41,7 @@ help: ## show this list
 
 .PHONY: lab
 lab: setup ## set up what is needed, then open JupyterLab on the first notebook
-	$(BIN)/jupyter lab $(NOTEBOOK) $(ARGS)
+	$(BIN)/python -m jupyterlab $(NOTEBOOK) $(ARGS)
 
 .PHONY: test
 test: setup-test chromium ## set up what the tests need, then run them; ARGS="-k name" goes to pytest
@@ -37,9 +49,9 @@ test: setup-test chromium ## set up what the tests need, then run them; ARGS="-k
 
 .PHONY: check
 check: setup-test ## ruff, pyright and tsc
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m pyright
 	cd widgets/front-end && npm run check
 
 .PHONY: bench
@@ -99,13 +111,14 @@ define environment
 	  if [ -z "$${found:-}" ]; then echo "error: no Python 3.11 or newer with venv was found; name one: make PYTHON=/path/to/python3.11" >&2; exit 1; fi; \
 	  echo "$$found -m venv $(VENV)"; $$found -m venv --clear $(VENV); \
 	fi
-	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade
+	@$(PIP) --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip --upgrade
 endef
 
 # torch is asked for first and by its exact version, so that nothing else chooses another. A package that pip takes for
-# installed though its files are not all there (a set-up that was interrupted) shows on import, and all are laid down again.
+# installed though its files are not all there (a set-up that was interrupted) shows here, and all are laid down again.
 define install
-	$(BIN)/python -m pip install --quiet "$(TORCH)" "hatchling>=1.27"
-	$(BIN)/python -m pip install --quiet --no-build-isolation "$(TORCH)" --editable ".$(EXTRAS)"
-	@$(1) || { echo "repairing the environment"; $(BIN)/python -m pip install --quiet --force-reinstall --no-build-isolation "$(TORCH)" --editable ".$(EXTRAS)"; $(1); }
+	$(PIP) install "$(TORCH)" "hatchling>=1.27"
+	$(PIP) install --no-build-isolation "$(TORCH)" --editable ".$(EXTRAS)"
+	@$(1) || { echo "repairing the environment"; \
+	  $(PIP) install --force-reinstall --no-build-isolation "$(TORCH)" --editable ".$(EXTRAS)"; $(1); }
 endef
