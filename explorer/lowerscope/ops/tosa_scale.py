@@ -85,13 +85,19 @@ def rescale_value(value: int, multiplier: int, shift: int, input_zp: int = 0) ->
     return ((value - input_zp) * multiplier + (1 << (shift - 1))) >> shift
 
 
-def rescale_overflows(low: int, high: int, multiplier: int, shift: int, input_zp: int = 0) -> bool:
-    """Whether some input in [low, high] scales to a value beyond int32, for which TOSA leaves the result open.
+def rescale_unpredictable(low: int, high: int, multiplier: int, shift: int, input_zp: int = 0) -> str | None:
+    """Why TOSA leaves open what this RESCALE makes of the inputs in [low, high]; None where it is defined for all of them.
 
-    A RESCALE is monotonic, so that the two ends decide.
+    A centred value must lie in [-2**(shift - 1), 2**(shift - 1)); what it scales to is then an int32 by itself. The two
+    ends decide, since nothing between them lies further out.
     """
-    ends = (rescale_value(low, multiplier, shift, input_zp), rescale_value(high, multiplier, shift, input_zp))
-    return min(ends) < INT32_MIN or max(ends) > INT32_MAX
+    bound = 1 << (shift - 1)
+    for value in (low, high):
+        if not -bound <= value - input_zp < bound:
+            return (
+                f"the centred value {value - input_zp} lies outside [{-bound}, {bound}), which shift {shift} asks for"
+            )
+    return None
 
 
 def add_overflows(a: tuple[int, int], b: tuple[int, int]) -> bool:
