@@ -1,0 +1,305 @@
+"""Named conditions: the one code path that both matches a pattern and explains why it did not match.
+
+A pattern's `match` states its conditions on a `Check`, in order. Each one is written down as it is met; the first
+required one that fails ends the match (`Failed`). The record holds plain values and node ids, never an fx node or a
+tensor, so that it outlives the graph it was made on; sentences are only made when somebody reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol, TypeVar
+
+import torch
+from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+
+class Status(StrEnum):
+    """How a condition stands: `follows` is a failure that another failure has caused."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    FOLLOWS = "follows"
+    NOT_REACHED = "not reached"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition: a stable name (it is API: tests, reports and links use it) and what it says to a reader."""
+
+    name: str
+    says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """A part of a pattern that may be absent, and the conditions under which it is taken in."""
+
+    name: str
+    conditions: tuple[Condition, ...]
+
+    def __init__(self, name: str, *conditions: Condition) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "conditions", conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """Conditions of one of several ways to match; they count only when the match takes that way (`Check.way`)."""
+
+    name: str
+    conditions: tuple[Condition, ...]
+
+    def __init__(self, name: str, *conditions: Condition) -> None:
+        object.__setattr__(self, "name", name)
+        object.__setattr__(self, "conditions", conditions)
+
+
+Declared = Condition | Optional | Either
+
+#: Conditions that the engine itself states on every match, whatever the pattern.
+ENGINE_CONDITIONS = (
+    Condition("not_skipped", "none of its nodes is skipped"),
+    Condition("one_graph", "its nodes are all in one graph"),
+    Condition("no_cycle", "no path leaves the match and comes back into it"),
+    Condition("no_mutation_between", "nothing between its nodes writes in place"),
+)
+
+
+class Failed(Exception):
+    """A required condition does not hold: ends the match. Caught by the engine, never seen by a user."""
+
+
+class PartFailed(Exception):
+    """A condition of an optional part does not hold: ends that part only."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """One condition as it was met. `expected` and `actual` are plain values; `node` is the id of the node at fault."""
+
+    name: str
+    status: Status
+    expected: Any
+    actual: Any
+    node: str | None
+    part: str | None
+    because: str | None = None
+
+
+@dataclass(slots=True)
+class Record:
+    """What a `Check` wrote down, in order, for one pattern at one anchor."""
+
+    entries: list[Entry] = field(default_factory=list)
+    ways: list[str] = field(default_factory=list)
+    touched: list[str] = field(default_factory=list)  #: nodes that the match had accepted so far, by id
+
+    def failure(self) -> Entry | None:
+        """The root cause: the first failed condition. A failure that only follows from another one is none."""
+        return next((e for e in self.entries if e.status is Status.FAILED), None)
+
+    def passed(self) -> int:
+        """How many conditions held."""
+        return sum(1 for e in self.entries if e.status is Status.PASSED)
+
+
+class Surroundings(Protocol):
+    """What a check may ask about the graph that it stands in (the Editor answers)."""
+
+    profile: Mapping[str, Any]
+
+    def id_of(self, node: Node) -> str: ...
+    def is_skipped(self, node: Node) -> bool: ...
+    def skipped_by(self, node: Node) -> str: ...
+    def is_constant(self, node: Node) -> bool: ...
+    def constant_value(self, node: Node) -> torch.Tensor: ...
+    def module_of(self, node: Node) -> str: ...
+
+
+class HasNodes(Protocol):
+    """What an optional part returns: at least the nodes that it takes in."""
+
+    @property
+    def nodes(self) -> Sequence[Node]: ...
+
+
+P = TypeVar("P", bound=HasNodes)
+
+
+def holds(fact: Any) -> bool:
+    """Whether a comparison is true; of symbolic sizes only what holds for all of them, and without adding a guard."""
+    if isinstance(fact, torch.SymBool):
+        return statically_known_true(fact)
+    return bool(fact)
+
+
+def same(actual: Any, expected: Any) -> bool:
+    """Equality that is safe on symbolic sizes, also inside shapes."""
+    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
+        return len(actual) == len(expected) and all(same(a, e) for a, e in zip(actual, expected, strict=True))
+    return holds(actual == expected)
+
+
+class Check:
+    """Where a pattern states its conditions, in the order in which a reader is told of them.
+
+    Every method takes the condition's declared name; a name that the pattern did not declare is a `LookupError`. A
+    condition that does not hold ends the match (or, inside `optional`, that part). `at` is the node that the reader is
+    pointed to.
+    """
+
+    def __init__(self, declared: Mapping[str, str | None], around: Surroundings) -> None:
+        self._declared = declared  # condition name -> the optional part it belongs to
+        self._around = around
+        self._part: str | None = None
+        self.record = Record()
+        self.profile = around.profile
+        self.parts_failed: list[str] = []
+
+    # ------------------------------------------------------------------ stating conditions
+    def that(
+        self,
+        name: str,
+        fact: Any,
+        *,
+        at: Node | None = None,
+        expected: Any = None,
+        actual: Any = None,
+        because: str | None = None,
+    ) -> None:
+        """State that `fact` holds. `because` adds what a reader needs to understand a failure."""
+        if name not in self._declared:
+            raise LookupError(f"condition '{name}' is not declared in the pattern's conditions")
+        ok = holds(fact)
+        node = None if at is None else self._around.id_of(at)
+        status = Status.PASSED if ok else Status.FAILED
+        self.record.entries.append(
+            Entry(name, status, self._plain(expected), self._plain(actual), node, self._part, because)
+        )
+        if not ok:
+            raise PartFailed if self._part else Failed
+
+    def eq(self, name: str, actual: Any, expected: Any, *, at: Node | None = None, because: str | None = None) -> None:
+        """State that `actual` equals `expected` (of symbolic sizes: is known to)."""
+        self.that(name, same(actual, expected), at=at, expected=expected, actual=actual, because=because)
+
+    def one_of(
+        self, name: str, actual: Any, choices: Iterable[Any], *, at: Node | None = None, because: str | None = None
+    ) -> None:
+        """State that `actual` is one of `choices`."""
+        choices = tuple(choices)
+        self.that(name, any(same(actual, c) for c in choices), at=at, expected=choices, actual=actual, because=because)
+
+    def at_most(
+        self, name: str, actual: Any, limit: Any, *, at: Node | None = None, because: str | None = None
+    ) -> None:
+        """State that `actual` (a number, or numbers axis by axis) is at most `limit`."""
+        pairs = zip(actual, limit, strict=True) if isinstance(actual, (list, tuple)) else ((actual, limit),)
+        self.that(name, all(holds(a <= b) for a, b in pairs), at=at, expected=limit, actual=actual, because=because)
+
+    def fail(
+        self, name: str, *, at: Node | None = None, expected: Any = None, actual: Any = None, because: str | None = None
+    ) -> None:
+        """State that the condition does not hold."""
+        self.that(name, False, at=at, expected=expected, actual=actual, because=because)
+
+    def one_user(self, name: str, node: Node) -> Node:
+        """State that exactly one node reads `node` (a graph output is a reader), and return that reader.
+
+        The node at fault is the *second* reader, by which the reader of the explanation finds the place.
+        """
+        users = list(node.users)
+        others = users[1:] if len(users) > 1 else ([node] if not users else [users[0]])
+        named = [self._around.id_of(u) for u in users]
+        self.that(name, len(users) == 1, at=others[0], expected="1 user", actual=named)
+        return users[0]
+
+    def constant(self, name: str, node: Any, *, because: str | None = None) -> Node:
+        """State that `node` is a constant of the program (parameter, buffer, lifted constant), and return it."""
+        if not isinstance(node, Node):
+            self.fail(name, expected="a constant", actual=node, because=because)
+        what = "a constant" if self.is_constant(node) else f"computed by {node.target}"
+        self.that(
+            name, self.is_constant(node), at=node, expected="a constant",
+            actual=what if node.op != "placeholder" or self.is_constant(node) else "an input", because=because,
+        )  # fmt: skip
+        return node
+
+    def optional(self, part: str, find: Callable[..., P | None], *args: Any) -> P | None:
+        """Try to take in an optional part: `find(*args)` returns it, returns None (absent), or fails a condition of it.
+
+        A skipped node is opaque: a part that holds one is not taken.
+        """
+        outer, self._part = self._part, part
+        try:
+            found = find(*args)
+            if found is not None:
+                for node in found.nodes:
+                    self.not_skipped(node)
+                self.touch(*found.nodes)
+            return found
+        except PartFailed:
+            self.parts_failed.append(part)
+            return None
+        finally:
+            self._part = outer
+
+    def way(self, name: str) -> None:
+        """Say which of the declared `Either` ways the match takes: only its conditions count from here on."""
+        self.record.ways.append(name)
+
+    def follows(
+        self, name: str, fact: Any, *, at: Node | None = None, expected: Any = None, actual: Any = None
+    ) -> None:
+        """State a condition whose failure is only a consequence when an optional part has failed before it."""
+        if holds(fact) or not self.parts_failed:
+            self.that(name, fact, at=at, expected=expected, actual=actual)
+            return
+        cause = next(e for e in self.record.entries if e.status is Status.FAILED)
+        node = None if at is None else self._around.id_of(at)
+        self.record.entries.append(
+            Entry(
+                name,
+                Status.FOLLOWS,
+                self._plain(expected),
+                self._plain(actual),
+                node,
+                self._part,
+                f"Follows from {cause.name}.",
+            )  # fmt: skip
+        )
+        raise Failed
+
+    def not_skipped(self, node: Node) -> None:
+        """State that the user has not skipped `node`."""
+        if self._around.is_skipped(node):
+            by = self._around.skipped_by(node)
+            self.that("not_skipped", False, at=node, expected="not skipped", actual=f"skipped by {by}")
+
+    def touch(self, *nodes: Node) -> None:
+        """Note nodes as matched so far: a near miss shows them."""
+        self.record.touched.extend(self._around.id_of(n) for n in nodes)
+
+    # ------------------------------------------------------------------ asking, without stating anything
+    def is_constant(self, node: Any) -> bool:
+        """Whether `node` is a constant of the program that nothing mutates."""
+        return isinstance(node, Node) and self._around.is_constant(node)
+
+    def value(self, node: Node) -> torch.Tensor:
+        """The tensor of a constant."""
+        return self._around.constant_value(node)
+
+    def module(self, node: Node) -> str:
+        """The module path that `node` was traced in."""
+        return self._around.module_of(node)
+
+    def _plain(self, value: Any) -> Any:
+        if isinstance(value, Node):
+            return self._around.id_of(value)
+        if isinstance(value, (list, tuple)):
+            return tuple(self._plain(v) for v in value)
+        return value

@@ -1,0 +1,96 @@
+"""In-place operators: which can simply be made functional where they stand, and the fallback for the rest.
+
+Export keeps the training form, in which `relu_` and `add_` write into their argument. Patterns are written for the
+functional form. Where nobody else can see the write, the op is replaced by its functional twin as a step of core_aten;
+where somebody can (a slice that is written to, a buffer), torch's own functionalisation of the whole program is needed.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from lowerscope.program import Program
+
+
+def functional_program(program: Program) -> tuple[Program, tuple[str, ...]]:
+    """A program in which every in-place op is a simple one, and what a reader should know about how it came to be.
+
+    It is the given program itself when that is so already.
+    """
+    graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    hard = next((n for g in graphs for n in g.nodes if writes(n) and not is_simple(n)), None)
+    if hard is None:
+        return program, ()
+    functional = program.exported_program.run_decompositions({})
+    note = (
+        f"'{hard.name}' ({hard.target}) writes into memory that others read, so the program is shown in torch's functional "
+        "form; names may differ from the exported ones."
+    )
+    made = Program(
+        functional,
+        name=program.name,
+        path=program.path,
+        example_inputs=program.example_inputs,
+        stand_ins=program.stand_ins,
+    )
+    return made, (note,)
+
+
+def writes(node: Node) -> bool:
+    """Whether a node is a call of an op that writes into one of its arguments."""
+    schema = getattr(node.target, "_schema", None)
+    return node.op == "call_function" and schema is not None and bool(schema.is_mutable)
+
+
+def functional_twin(target: Any) -> Any | None:
+    """`aten.relu.default` of `aten.relu_.default`: same overload and arguments, without the write. None: there is none."""
+    name = target._schema.name
+    if not name.startswith("aten::") or not name.endswith("_") or name.endswith("__"):
+        return None
+    packet = getattr(torch.ops.aten, name.removeprefix("aten::")[:-1], None)
+    twin = getattr(packet, target._overloadname, None) if packet is not None else None
+    if twin is None or [a.name for a in twin._schema.arguments] != [a.name for a in target._schema.arguments]:
+        return None
+    return twin
+
+
+def is_simple(node: Node) -> bool:
+    """Whether nobody but the readers of its first argument, from here on, can see what the in-place op writes.
+
+    So it is when the argument is a value that an op has made (no view of another, no input, no constant) and no reader of
+    it makes a view.
+    """
+    written = node.args[0] if node.args else None
+    if functional_twin(node.target) is None or not isinstance(written, Node):
+        return False
+    if written.op != "call_function" or (aliases(written) and not writes(written)):
+        return False
+    if writes(written) and not is_simple(written):
+        return False
+    return not any(aliases(user) and not writes(user) for user in written.users)
+
+
+def aliases(node: Node) -> bool:
+    """Whether a node's value may share memory with one of its arguments."""
+    schema = getattr(node.target, "_schema", None)
+    if node.op != "call_function":
+        return node.op == "get_attr"
+    if node.target is operator.getitem and isinstance(node.args[0], Node):
+        return aliases(node.args[0])
+    if schema is None:
+        return True  # a higher-order op hands on what it was given
+    return any(r.alias_info is not None for r in schema.returns)
+
+
+def later_readers(node: Node, of: Node) -> list[Node]:
+    """The readers of `of` that stand after `node`, and so read what it has written."""
+    return [user for user in of.users if user is not node and node < user]
+
+
+def has_writes(graph: Graph) -> bool:
+    """Whether any op of the graph writes in place."""
+    return any(writes(n) for n in graph.nodes)

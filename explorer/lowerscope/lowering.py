@@ -1,0 +1,281 @@
+"""Lowering: a program and a recipe give steps, verdicts and a lowered program. The user's program is never changed.
+
+`Lowerer` keeps one editor and goes back only to the first stage that a new recipe changes, so that a toggle costs that
+stage and those after it. What it returns, a `Lowering`, is a value: it stays as it is, whatever is asked of the lowerer
+afterwards.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.fx import Node
+
+from lowerscope import patterns as _patterns  # noqa: F401  (registers the project's own patterns)
+from lowerscope import targets as _targets  # noqa: F401  (and targets)
+from lowerscope.editor import Editor
+from lowerscope.errors import RecipeError, unknown
+from lowerscope.functional import functional_program
+from lowerscope.ledger import Ledger
+from lowerscope.measure.counts import op_name
+from lowerscope.pattern import REGISTRY, Pattern
+from lowerscope.program import Program, as_program
+from lowerscope.recipe import Recipe, Skip
+from lowerscope.snapshot import take_snapshot
+from lowerscope.stage import Stage, StageResult
+from lowerscope.target import Target, pipeline, target_of
+from lowerscope.verdict import Step, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class StageInfo:
+    """One stage of a lowering: its pattern, whether it applies ("", "disabled", or what skips it), and its steps."""
+
+    pattern: str
+    off: str
+    first: int  #: the step before its first one: the graph that it met
+    last: int
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """The outcome of lowering `source` by `recipe`.
+
+    steps: the applied rewrites, in order. verdicts: by (pattern, anchor id). stages: in the target's order. ledger: every
+    node that ever lived. notes: sentences about the program that a reader should know.
+    """
+
+    source: Program
+    recipe: Recipe
+    stages: tuple[StageInfo, ...]
+    steps: tuple[Step, ...]
+    verdicts: Mapping[tuple[str, str], Verdict]
+    ledger: Ledger
+    notes: tuple[str, ...]
+    _snapshot: Callable[[Recipe, int | None], Program] = field(repr=False, compare=False)
+    _programs: dict[int, Program] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def program(self) -> Program:
+        """The lowered program: valid, saves, runs. Made when first asked for."""
+        return self.program_at(len(self.steps))
+
+    @property
+    def before(self) -> Program:
+        """The program as it was before the first step (functional, should the user's own write in place)."""
+        return self.source
+
+    def program_at(self, step: int) -> Program:
+        """The program after `step` steps (0: as it was). UnknownNameError: there is no such step."""
+        if not 0 <= step <= len(self.steps):
+            raise unknown("step", str(step), map(str, range(len(self.steps) + 1)))
+        if step == 0:
+            return self.source
+        if step not in self._programs:
+            self._programs[step] = self._snapshot(self.recipe, None if step == len(self.steps) else step)
+        return self._programs[step]
+
+    @property
+    def target(self) -> Target:
+        """The recipe's target."""
+        return target_of(self.recipe.target)
+
+    @property
+    def patterns(self) -> tuple[Pattern, ...]:
+        """The patterns in the order of the stages."""
+        return tuple(REGISTRY.get(s.pattern) for s in self.stages)
+
+    def origin(self, node: str | Node) -> tuple[str, ...]:
+        """The ids of the original nodes that `node` comes from. UnknownNameError: no such node."""
+        return self.ledger.origin(self.id(node))
+
+    def became(self, node: str | Node) -> tuple[str, ...]:
+        """The ids of the nodes of the lowered program that come from `node`. UnknownNameError: no such node."""
+        return self.ledger.became(self.id(node))
+
+    def id(self, node: str | Node) -> str:
+        """A node's id, checked. UnknownNameError: no node of that name has ever lived here."""
+        name = node.name if isinstance(node, Node) else str(node)
+        if name not in self.ledger.records:
+            raise unknown("node", name, self.ledger.records)
+        return name
+
+    def verdicts_of(self, pattern: str) -> Iterator[Verdict]:
+        """The verdicts of one pattern, in the order in which the anchors were met."""
+        return (v for v in self.verdicts.values() if v.pattern == pattern)
+
+
+@dataclass(slots=True)
+class _Stage:
+    key: Any
+    info: StageInfo
+    result: StageResult
+
+
+class Lowerer:
+    """Lowers one program by one recipe after another, going back no further than it must."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.base, self.notes = functional_program(program)
+        self.editor = Editor(self.base)
+        self.lock = threading.RLock()
+        self._stages: list[_Stage] = []
+
+    def lower(self, recipe: Recipe, polled: Callable[[], None] = lambda: None) -> Lowering:
+        """Lower by `recipe`. RecipeError, UnknownNameError: it names what is not there, or contradicts itself.
+
+        `polled` is called now and then; what it raises ends the lowering, and the next one starts from there.
+        """
+        with self.lock:
+            plan = self._plan(recipe)
+            kept = self._keep(plan)
+            for pattern, key, off, skips, later in plan[kept:]:
+                polled()
+                self._run(pattern, key, off, skips, later, polled)
+            verdicts: dict[tuple[str, str], Verdict] = {}
+            steps: list[Step] = []
+            for stage in self._stages:
+                verdicts.update(stage.result.verdicts)
+                steps += stage.result.steps
+            return Lowering(
+                self.base,
+                recipe,
+                tuple(s.info for s in self._stages),
+                tuple(steps),
+                verdicts,
+                self.editor.ledger.freeze(),
+                self.notes,
+                self._snapshot,
+            )
+
+    def _plan(self, recipe: Recipe) -> list[tuple[Pattern, Any, str, tuple[Skip, ...], list[Pattern]]]:
+        target = target_of(recipe.target)
+        order = pipeline(recipe.target, recipe.insertions)
+        names = [p.name for p in order]
+        check_recipe(recipe, names)
+        profile = target.device(recipe)
+        self.editor.profile = {**profile, "target": target.name, "keep": target.keeps | recipe.keep}
+        plan = []
+        for place, pattern in enumerate(order):
+            skips = tuple(s for s in recipe.skips if applies_to(s, pattern))
+            off = switched_off(pattern, target, recipe)
+            key = (
+                pattern.name, id(pattern), off, skips, tuple(names[place + 1 :]),
+                tuple(sorted(profile.items())), target.name, recipe.keep if pattern.kind != "fusion" else None,
+            )  # fmt: skip
+            plan.append((pattern, key, off, skips, order[place + 1 :]))
+        return plan
+
+    def _keep(self, plan: Sequence[tuple[Any, ...]]) -> int:
+        """Take back the stages from the first one that differs; how many are kept."""
+        kept = 0
+        while kept < min(len(plan), len(self._stages)) and self._stages[kept].key == plan[kept][1]:
+            kept += 1
+        if kept < len(self._stages):
+            self.editor.undo_to(self._stages[kept].result.entry)
+            del self._stages[kept:]
+        return kept
+
+    def _run(
+        self,
+        pattern: Pattern,
+        key: Any,
+        off: str,
+        skips: tuple[Skip, ...],
+        later: list[Pattern],
+        polled: Callable[[], None],
+    ) -> None:
+        entry = self.editor.mark()
+        self.editor.skipped = _skipper(self.editor, skips)
+        try:
+            result = Stage(self.editor, pattern, later=later, switched_off=off or None, skips=skips).run(polled)
+        except BaseException:
+            self.editor.undo_to(entry)
+            raise
+        info = StageInfo(pattern.name, off, entry[1], self.editor.step)
+        self._stages.append(_Stage(key, info, result))
+
+    def _snapshot(self, recipe: Recipe, step: int | None) -> Program:
+        with self.lock:
+            name = f"{self.program.name} for {recipe.target}"
+            if step is None:
+                self.lower(recipe)
+                return take_snapshot(self.editor, name)
+            # a place in the middle is reached on an editor of its own, so that this one stays where it is
+            other = Lowerer(self.program)
+            other.lower(recipe)
+            other.editor.undo_to(other.editor.mark_after(step))
+            return take_snapshot(other.editor, f"{name}, step {step}")
+
+
+def lower(program: Any, recipe: Recipe | str) -> Lowering:
+    """Lower a program (Program, ExportedProgram or path) by a recipe, or by a target's defaults, afresh."""
+    return Lowerer(as_program(program)).lower(Recipe(recipe) if isinstance(recipe, str) else recipe)
+
+
+def applies_to(skip: Skip, pattern: Pattern) -> bool:
+    """Whether a skip has any bearing on a pattern's stage."""
+    if skip.pattern is not None:
+        return skip.pattern == pattern.name
+    return pattern.honours_plain_skips or skip.op is not None
+
+
+def switched_off(pattern: Pattern, target: Target, recipe: Recipe) -> str:
+    """ "" when the pattern applies, else "disabled", or what skips it."""
+    if pattern.name in target.refused:
+        return f"skipped by the target: {target.refused[pattern.name]}"
+    whole = next((s for s in recipe.skips if s.whole_pattern and s.pattern == pattern.name), None)
+    if whole is not None:
+        return f"skipped by {whole}"
+    if pattern.name in recipe.disabled:
+        return "disabled"
+    if target.name in pattern.off and pattern.name not in recipe.enabled:
+        return "disabled"
+    return ""
+
+
+def check_recipe(recipe: Recipe, names: Sequence[str]) -> None:
+    """RecipeError or UnknownNameError for what a recipe names and the target does not have or allow."""
+    target = target_of(recipe.target)
+    for name in sorted(recipe.disabled | recipe.enabled | {s.pattern for s in recipe.skips if s.pattern}):
+        if name not in names:
+            raise unknown(f"pattern of target {target.name}", name, names)
+    for name in sorted(recipe.enabled):
+        if name in target.refused:
+            raise RecipeError(f"'{name}' cannot be enabled for {target.name}: {target.refused[name]}")
+
+
+def _skipper(editor: Editor, skips: Sequence[Skip]) -> Callable[[str, Node], str | None]:
+    """What on the skip list covers a node, if anything. What a node came from counts: a decomposed op stays skipped."""
+    plain = [s for s in skips if not s.whole_pattern and s.match is None]
+    if not plain:
+        return lambda id, node: None
+    ledger, known = editor.ledger, {}
+
+    def covering(id: str, node: Node) -> str | None:
+        line = ledger.origin(id) if id in ledger.parents else ()
+        for member in dict.fromkeys((id, *line)):
+            record = ledger.records[member]
+            for skip in plain:
+                if _covers(skip, record):
+                    return str(skip)
+        return None
+
+    def skipped(id: str, node: Node) -> str | None:
+        if id not in known:
+            known[id] = covering(id, node)
+        return known[id]
+
+    return skipped
+
+
+def _covers(skip: Skip, record: Any) -> bool:
+    if skip.node is not None and record.id != skip.node:
+        return False
+    if skip.module is not None and not skip.covers_module(record.module):
+        return False
+    return skip.op is None or (record.op == "call_function" and skip.covers_op(op_name(record.target)))

@@ -1,0 +1,101 @@
+"""core_aten: torch's own decompositions, node by node, as steps that one can see, skip, and ask about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch._ops import OpOverload
+from torch.fx import Node
+from torch.fx.node import map_arg
+from torch.utils import _pytree as pytree
+
+from lowerscope.check import Check, Condition
+from lowerscope.decompose import Decomposition, decomposes, decomposition
+from lowerscope.editor import Editor
+from lowerscope.functional import functional_twin, is_simple, later_readers, writes
+from lowerscope.ops import display_name
+from lowerscope.pattern import ANY, Declined, Kind, Match, Pattern, pattern
+
+
+@pattern("*", source="torch.export.default_decompositions")
+class CoreAten(Pattern):
+    """f(x, ...) = the same function written in core ATen operators, by torch's own table.
+
+    conv2d becomes convolution, linear becomes permute and addmm, hardswish becomes add, clamp, mul and div. Shapes and
+    dtypes of every output stay. An in-place op becomes its functional twin first. An op that the target or the recipe
+    keeps stays whole.
+    """
+
+    name, kind, anchors = "core_aten", Kind.DECOMPOSITION, ANY
+    conditions = (
+        Condition("not_kept", "neither target nor recipe keeps the op whole"),
+        Condition("has_decomposition", "torch's table has a decomposition into core ATen for these arguments"),
+    )
+    nothing_to_fuse = ("has_decomposition",)
+    repeats = True
+    honours_plain_skips = False
+
+    def is_anchor(self, node: Node) -> bool:
+        return isinstance(node.target, OpOverload) and (writes(node) or decomposes(node.target))
+
+    def match(self, anchor: Node, check: Check) -> Match | None:
+        name = display_name(anchor.target)
+        kept = check.profile.get("keep", frozenset())
+        keeper = name if name in kept else next((k for k in kept if name.startswith(k + ".")), None)
+        check.that("not_kept", keeper is None, at=anchor, expected="not kept", actual=f"{name} is kept")
+        if writes(anchor):
+            check.that(
+                "has_decomposition", is_simple(anchor), at=anchor, expected="a write nobody else sees", actual=name
+            )
+            return Match(anchor, (anchor,), anchor, {"in_place": True, "twin": functional_twin(anchor.target)})
+        found = decomposition(anchor)
+        check.that("has_decomposition", found is not None, at=anchor, expected="a decomposition", actual="none")
+        parts = _getitems(anchor)
+        return Match(anchor, (anchor, *parts), anchor, {"in_place": False, "found": found})
+
+    def rewrite(self, match: Match, edit: Editor) -> Node | Declined | None:
+        anchor = match.anchor
+        if match["in_place"]:
+            twin = edit.call(match["twin"], *anchor.args, **anchor.kwargs)
+            written = anchor.args[0]
+            assert isinstance(written, Node)
+            edit.replace(written, twin, readers=later_readers(anchor, written))
+            return twin
+        results = _splice(match["found"], anchor, edit)
+        if not isinstance(results, (tuple, list)):
+            return results
+        for part in _getitems(anchor):
+            edit.replace(part, results[part.args[1]])  # type: ignore[index]
+        return None
+
+    def sentence(self, match: Match) -> str:
+        name = display_name(match.anchor.target)
+        if match["in_place"]:
+            return f"{name} becomes {display_name(match['twin'])}, which writes nothing."
+        found: Decomposition = match["found"]
+        names = list(dict.fromkeys(display_name(n.target) for n in found.graph.nodes if n.op == "call_function"))
+        return f"{name} becomes {', '.join(names)}." if names else f"{name} does nothing here and goes."
+
+
+def _getitems(node: Node) -> tuple[Node, ...]:
+    """The readers that take one output out of a node with several."""
+    if not isinstance(node.meta.get("val"), (tuple, list)):
+        return ()
+    return tuple(u for u in node.users if u.op == "call_function" and getattr(u.target, "__name__", "") == "getitem")
+
+
+def _splice(found: Decomposition, anchor: Node, edit: Editor) -> Any:
+    """Put the traced graph in for `anchor`; what gives its value, or values."""
+    leaves = [leaf for leaf in pytree.arg_tree_leaves(*anchor.args, **anchor.kwargs) if isinstance(leaf, Node)]
+    inner: dict[Node, Any] = {}
+    placeholders = iter(leaves)
+    for node in found.graph.nodes:
+        if node.op == "placeholder":
+            inner[node] = next(placeholders)
+        elif node.op == "call_function":
+            args: Any = map_arg(node.args, inner.__getitem__)
+            kwargs: Any = map_arg(dict(node.kwargs), inner.__getitem__)
+            inner[node] = edit.call(node.target, *args, val=node.meta.get("val"), like=anchor, **kwargs)
+        elif node.op == "output":
+            return map_arg(node.args[0], inner.__getitem__)
+    raise AssertionError("a traced graph has an output")

@@ -1,0 +1,313 @@
+"""One stage of a lowering: a pattern is matched at every anchor of the graph, and applied where it may be."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.fx import Node
+
+from lowerscope.check import Check, Failed, PartFailed, Record
+from lowerscope.editor import Editor
+from lowerscope.errors import LowerscopeError
+from lowerscope.explain import failure_sentence
+from lowerscope.pattern import ANY, Declined, Match, Pattern
+from lowerscope.recipe import Skip
+from lowerscope.verdict import Outcome, Step, Verdict
+
+
+@dataclass(slots=True)
+class StageResult:
+    """What a stage did: its verdicts (of later patterns too, where it took their nodes) and its steps."""
+
+    pattern: str
+    entry: tuple[int, int]
+    verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Found:
+    match: Match | None
+    record: Record
+    error: str | None = None
+
+
+class Stage:
+    """Runs `pattern` on the editor's graph. `later`: the patterns of the stages to come, which may lose nodes to it."""
+
+    def __init__(
+        self,
+        editor: Editor,
+        pattern: Pattern,
+        *,
+        later: Sequence[Pattern] = (),
+        switched_off: str | None = None,
+        skips: Sequence[Skip] = (),
+    ) -> None:
+        self.editor = editor
+        self.pattern = pattern
+        self.switched_off = switched_off  # "disabled", or what skips the whole pattern
+        self.skipped_matches = {s.match: s for s in skips if s.match is not None and s.pattern == pattern.name}
+        self.result = StageResult(pattern.name, editor.mark())
+        self._later = _by_op(later)
+        self._taken_by: dict[str, tuple[str, str]] = {}
+        self._mutating = [n for g in editor.graphs.values() for n in g.nodes if _mutates(n)]
+
+    def run(self, polled: Callable[[], None] = lambda: None) -> StageResult:
+        """Match everywhere, then apply. `polled` is called now and then; whatever it raises ends the stage."""
+        editor, pattern = self.editor, self.pattern
+        queue = [editor.id_of(n) for n in anchors_of(pattern, editor)]
+        met = {id: self._find(pattern, editor.nodes[id]) for id in queue}
+        version = editor.mark()[0]
+        while queue:
+            made: list[str] = []
+            for count, id in enumerate(queue):
+                if count % 64 == 0:
+                    polled()
+                found = met[id]
+                if found.match is not None and editor.mark()[0] != version:
+                    found = self._find_again(id, found)
+                if found is not None:
+                    made += self._decide(id, found)
+            queue = self._new_anchors(made) if pattern.repeats else []
+            met = {id: self._find(pattern, editor.nodes[id]) for id in queue}
+            version = editor.mark()[0]
+        return self.result
+
+    # ------------------------------------------------------------------ matching
+    def _find(self, pattern: Pattern, anchor: Node) -> _Found:
+        check = Check(pattern.declared(), self.editor)
+        try:
+            check.not_skipped(anchor)
+            check.touch(anchor)
+            match = pattern.match(anchor, check)
+            if match is not None:
+                for node in match.nodes:
+                    check.not_skipped(node)
+                self._engine_conditions(match, check)
+            return _Found(match, check.record)
+        except (Failed, PartFailed):
+            return _Found(None, check.record)
+        except Exception as error:  # a pattern's own mistake becomes its verdict: the other patterns go on
+            return _Found(None, check.record, _place_of(error))
+
+    def _engine_conditions(self, match: Match, check: Check) -> None:
+        graph = match.anchor.graph
+        stranger = next((n for n in match.nodes if n.graph is not graph), None)
+        if stranger is not None:
+            check.fail("one_graph", at=stranger, expected=match.anchor, actual=stranger)
+        taken = set(match.nodes)
+        leaving = [n for n in match.nodes if n is not match.output and any(u not in taken for u in n.users)]
+        if leaving:
+            back = _path_back(leaving, taken, match.output)
+            if back is not None:
+                check.fail("no_cycle", at=back, expected="no way back into the match", actual=back)
+        if self._mutating and len(match.nodes) > 1:
+            first, last = min(match.nodes), max(match.nodes)
+            between = next((n for n in self._mutating if n.graph is graph and not n._erased and first < n < last), None)
+            if between is not None:
+                check.fail("no_mutation_between", at=between, expected="nothing written", actual=str(between.target))
+
+    def _find_again(self, id: str, before: _Found) -> _Found | None:
+        """Match once more after this stage has changed the graph; None when a verdict has been given."""
+        node = self.editor.nodes.get(id)
+        found = self._find(self.pattern, node) if node is not None else before
+        if node is not None and found.match is not None:
+            return found
+        lost = next((t for t in before.record.touched if t in self._taken_by), None)
+        if lost is None:
+            return found
+        self._give(
+            id, Outcome.SHADOWED, before, reason=f"shadowed by {self._taken_by[lost][0]}", by=self._taken_by[lost]
+        )
+        return None
+
+    # ------------------------------------------------------------------ deciding
+    def _decide(self, id: str, found: _Found) -> list[str]:
+        """Give the verdict at one anchor, applying the match if there is one; the ids that were made."""
+        if found.error is not None:
+            self._give(id, Outcome.ERROR, found, reason=found.error)
+            return []
+        if found.match is None:
+            outcome, reason = self._miss(self.pattern, found.record)
+            self._give(id, outcome, found, reason=reason)
+            return []
+        nodes = tuple(self.editor.id_of(n) for n in found.match.nodes)
+        found.record.touched = list(nodes)
+        if self.switched_off is not None:
+            outcome = Outcome.DISABLED if self.switched_off == "disabled" else Outcome.SKIPPED
+            self._give(id, outcome, found, reason=self.switched_off)
+            return []
+        skip = self.skipped_matches.get(self._origins(nodes))
+        if skip is not None:
+            self._give(id, Outcome.SKIPPED, found, reason=f"skipped by {skip}")
+            return []
+        return self._apply(id, found, found.match, nodes)
+
+    def _apply(self, id: str, found: _Found, match: Match, nodes: tuple[str, ...]) -> list[str]:
+        editor, pattern = self.editor, self.pattern
+        shadowed = self._would_lose(match)
+        sentence, module, output = (
+            pattern.sentence(match),
+            common_module(editor, match.nodes),
+            editor.id_of(match.output),
+        )
+        mark, origins = editor.mark(), self._origins(nodes)
+        try:
+            with editor.rewriting(match):
+                replacement = pattern.rewrite(match, editor)
+                if not isinstance(replacement, Declined):
+                    gone, made = editor.finish(replacement)
+        except LowerscopeError as error:
+            replacement = Declined(str(error))
+        except Exception as error:  # as in matching: shown as this pattern's verdict, with its line
+            self._give(id, Outcome.ERROR, found, reason=_place_of(error))
+            return []
+        if isinstance(replacement, Declined):
+            editor.undo_to(mark)
+            self._give(id, Outcome.DECLINED, found, reason=replacement.reason)
+            return []
+        result = editor.id_of(replacement) if replacement is not None else (made[-1] if made else output)
+        self.result.steps.append(
+            Step(editor.step, pattern.name, id, sentence, module, tuple(gone), tuple(made), output, result)
+        )
+        for node in gone:
+            self._taken_by.setdefault(node, (pattern.name, id))
+        self._give(id, Outcome.APPLIED, found, step=editor.step, origins=origins)
+        for verdict in shadowed:
+            self.result.verdicts[verdict.pattern, verdict.anchor] = verdict
+        return list(made)
+
+    def _would_lose(self, match: Match) -> list[Verdict]:
+        """Verdicts of later patterns at the nodes that this match is about to take."""
+        lost = []
+        for node in match.nodes:
+            for other in self._later.get(node.target, ()):
+                if other.is_anchor(node):
+                    found = self._find(other, node)
+                    anchor = self.editor.id_of(node)
+                    by = (self.pattern.name, self.editor.id_of(match.anchor))
+                    if found.match is not None:
+                        found.record.touched = [self.editor.id_of(n) for n in found.match.nodes]
+                        outcome, reason = Outcome.SHADOWED, f"shadowed by {self.pattern.name}"
+                    elif found.error is not None:
+                        outcome, reason = Outcome.ERROR, found.error
+                    else:
+                        outcome, reason = self._miss(other, found.record)
+                    lost.append(self._verdict(other, anchor, outcome, found, reason=reason, by=by))
+        return lost
+
+    def _miss(self, pattern: Pattern, record: Record) -> tuple[Outcome, str]:
+        failure = record.failure()
+        if failure is None:
+            return Outcome.NOTHING_TO_FUSE, "no match"
+        if failure.name == "not_skipped":
+            return Outcome.SKIPPED, str(failure.actual)
+        sentence = failure_sentence(pattern, failure)
+        if failure.name in pattern.nothing_to_fuse:
+            return Outcome.NOTHING_TO_FUSE, sentence
+        return Outcome.NEAR_MISS, sentence
+
+    def _give(self, id: str, outcome: Outcome, found: _Found, reason: str = "", **more: Any) -> None:
+        self.result.verdicts[self.pattern.name, id] = self._verdict(
+            self.pattern, id, outcome, found, reason=reason, **more
+        )
+
+    def _verdict(
+        self,
+        pattern: Pattern,
+        anchor: str,
+        outcome: Outcome,
+        found: _Found,
+        *,
+        reason: str,
+        step: int | None = None,
+        by: tuple[str, str] | None = None,
+        origins: tuple[str, ...] | None = None,
+    ) -> Verdict:
+        nodes = tuple(dict.fromkeys(found.record.touched))
+        total = sum(1 for _ in pattern.condition_rows(found.record.ways))
+        return Verdict(
+            pattern.name, anchor, outcome, reason, found.record, nodes,
+            self._origins(nodes) if origins is None else origins, self.result.entry[1], total, step, by,
+        )  # fmt: skip
+
+    def _origins(self, nodes: Iterable[str]) -> tuple[str, ...]:
+        ledger = self.editor.ledger
+        return tuple(sorted({o for id in nodes for o in (ledger.origin(id) if id in ledger.parents else (id,))}))
+
+    def _new_anchors(self, made: Sequence[str]) -> list[str]:
+        nodes = [self.editor.nodes[id] for id in made if id in self.editor.nodes]
+        around = dict.fromkeys([*nodes, *(u for n in nodes for u in n.users)])
+        return [self.editor.id_of(n) for n in sorted(around) if n.op == "call_function" and is_anchor(self.pattern, n)]
+
+
+def anchors_of(pattern: Pattern, editor: Editor) -> list[Node]:
+    """The nodes at which `pattern` may start, in the order of the graph, sub-graphs included."""
+    found: list[Node] = []
+    for graph in editor.graphs.values():
+        if pattern.anchors is ANY:
+            found += [n for n in graph.nodes if n.op == "call_function" and pattern.is_anchor(n)]
+            continue
+        here = [
+            n for target in pattern.anchors for n in graph.find_nodes(op="call_function", target=target, sort=False)
+        ]
+        found += sorted(n for n in here if pattern.is_anchor(n))
+    return found
+
+
+def is_anchor(pattern: Pattern, node: Node) -> bool:
+    """Whether `pattern` may start at `node`."""
+    return (pattern.anchors is ANY or node.target in pattern.anchors) and pattern.is_anchor(node)
+
+
+def common_module(editor: Editor, nodes: Sequence[Node]) -> str:
+    """The innermost module path that all the nodes share."""
+    stacks = [[path for path, _ in editor.ledger.records[editor.id_of(n)].stack] for n in nodes]
+    common = ""
+    for level in zip(*stacks, strict=False):
+        if any(path != level[0] for path in level):
+            break
+        common = level[0]
+    return common
+
+
+def _by_op(patterns: Sequence[Pattern]) -> Mapping[Any, list[Pattern]]:
+    table: dict[Any, list[Pattern]] = {}
+    for p in patterns:
+        for op in () if p.anchors is ANY else p.anchors:
+            table.setdefault(op, []).append(p)
+    return table
+
+
+def _mutates(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
+
+
+def _path_back(leaving: Sequence[Node], taken: set[Node], output: Node) -> Node | None:
+    """The first node outside the match through which a path leads from it back into it, or None."""
+    seen: set[Node] = set()
+    todo = [u for n in leaving for u in n.users if u not in taken]
+    while todo:
+        node = todo.pop()
+        if node in seen or not node < output:
+            continue
+        seen.add(node)
+        if any(user in taken for user in node.users):
+            return node
+        todo.extend(node.users)
+    return None
+
+
+def _place_of(error: BaseException) -> str:
+    """An exception in a pattern as one sentence: what, and the line of the pattern where it arose."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f.name in ("match", "rewrite")] or frames
+    place = own[-1] if own else None
+    text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    where = f" at line {place.lineno} of {place.filename.rpartition('/')[2]}: {place.line}" if place else ""
+    return f"{type(error).__name__}: {text}{where}"

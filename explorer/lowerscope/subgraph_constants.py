@@ -1,0 +1,31 @@
+"""Which value outside a sub-graph each of its placeholders stands for, by the higher-order operator that calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch.fx import Graph, Node
+
+
+def outer_operand(call: Node, holder: Node, inner: Graph) -> Iterator[tuple[Node, Node]]:
+    """(placeholder inside, node outside) pairs for one call of the sub-graph that `holder` (a get_attr) holds.
+
+    Only operands that stay the same in every run of the sub-graph are given: what a loop carries around is left out.
+    """
+    name = getattr(call.target, "__name__", str(call.target))
+    args: list[Any] = list(call.args)
+    placeholders = [n for n in inner.nodes if n.op == "placeholder"]
+    if holder not in args:
+        return
+    position = args.index(holder)
+    if name in ("cond", "map_impl"):
+        operands, skipped = list(args[-1]), len(placeholders) - len(args[-1])
+    elif name in ("while_loop", "scan"):
+        operands = list(args[-1])
+        skipped = len(placeholders) - len(operands)
+    else:  # wrap_with_set_grad_enabled, wrap_with_autocast and their kind: the operands follow the sub-graph
+        operands, skipped = args[position + 1 :], 0
+    for placeholder, operand in zip(placeholders[max(skipped, 0) :], operands, strict=False):
+        if isinstance(operand, Node):
+            yield placeholder, operand

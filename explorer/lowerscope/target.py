@@ -1,0 +1,138 @@
+"""Targets: which patterns a backend's lowering has, in which order, for which device, and what the backend takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import networkx as nx
+
+from lowerscope.errors import RecipeError, unknown
+from lowerscope.ledger import NodeRecord
+from lowerscope.pattern import REGISTRY, Pattern
+from lowerscope.recipe import Insertion, Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileField:
+    """One field of a device profile: its default, what it is, and the choices there are (none: any value of its type)."""
+
+    name: str
+    default: Any
+    help: str
+    choices: tuple[Any, ...] = ()
+
+    def checked(self, value: Any) -> Any:
+        """`value` in the field's type. RecipeError: of another kind, or none of the choices."""
+        kind = type(self.default)
+        if kind is int and isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+            raise RecipeError(
+                f"profile field '{self.name}' is of type {kind.__name__}, like {self.default!r}; got {value!r}"
+            )
+        if kind is int and value <= 0:
+            raise RecipeError(f"profile field '{self.name}' is a positive number, like {self.default!r}; got {value!r}")
+        return value
+
+
+@dataclass(frozen=True)
+class Target:
+    """One backend.
+
+    keeps: ops (display names) that core_aten leaves whole. refused: pattern -> why it cannot be enabled here.
+    takes: for a node's record and the profile, None when the backend takes the node, else the reason why not.
+    """
+
+    name: str
+    says: str
+    profile: tuple[ProfileField, ...] = ()
+    keeps: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)
+    takes: Callable[[NodeRecord, Mapping[str, Any]], str | None] | None = None
+
+    def device(self, recipe: Recipe) -> dict[str, Any]:
+        """The device profile under a recipe. UnknownNameError: a field that this target does not have."""
+        fields = {f.name: f for f in self.profile}
+        values = {f.name: f.default for f in self.profile}
+        for name, value in recipe.profile:
+            if name not in fields:
+                raise unknown(f"profile field of target {self.name}", name, fields)
+            values[name] = fields[name].checked(value)
+        return values
+
+
+TARGETS: dict[str, Target] = {}
+
+
+def add_target(target: Target) -> Target:
+    """Make a target known (one of the same name is replaced)."""
+    TARGETS[target.name] = target
+    return target
+
+
+def target_of(name: str) -> Target:
+    """The target of that name. UnknownNameError: there is none."""
+    if not isinstance(name, str) or name not in TARGETS:
+        raise unknown("target", str(name), TARGETS)
+    return TARGETS[name]
+
+
+def pipeline(target: str, insertions: Sequence[Insertion] = ()) -> list[Pattern]:
+    """The patterns of a target in order: sorted by their declared constraints, then the insertions, one by one.
+
+    RecipeError: the constraints contradict each other, or an insertion breaks one. UnknownNameError: a constraint or an
+    insertion names a pattern that does not exist (here).
+    """
+    target_of(target)
+    patterns = {p.name: p for p in REGISTRY.of_target(target)}
+    order = [patterns[name] for name in _sorted(target, patterns)]
+    for insertion in insertions:
+        order = _inserted(order, insertion)
+    return order
+
+
+def _sorted(target: str, patterns: Mapping[str, Pattern]) -> list[str]:
+    graph = nx.DiGraph()
+    graph.add_nodes_from(patterns)
+    for earlier, later in _constraints(patterns.values()):
+        if earlier in patterns and later in patterns:
+            graph.add_edge(earlier, later)
+    try:
+        return list(nx.lexicographical_topological_sort(graph))
+    except nx.NetworkXUnfeasible:
+        cycle = [edge[0] for edge in nx.find_cycle(graph)]
+        path = " before ".join(f"'{n}'" for n in [*cycle, cycle[0]])
+        raise RecipeError(
+            f"the patterns of target {target} cannot be put in order: {path}; change a before= or after= of one of them"
+        ) from None
+
+
+def _constraints(patterns: Any) -> Iterator[tuple[str, str]]:
+    for p in patterns:
+        for relation, names in (("after", p.after), ("before", p.before)):
+            for name in names:
+                if name not in REGISTRY:
+                    error = unknown("pattern", name, REGISTRY.names())
+                    raise RecipeError(f"pattern '{p.name}' is to run {relation} '{name}', but {error}")
+                yield (name, p.name) if relation == "after" else (p.name, name)
+
+
+def _inserted(order: list[Pattern], insertion: Insertion) -> list[Pattern]:
+    moved = REGISTRY.get(insertion.pattern)
+    rest = [p for p in order if p.name != moved.name]
+    reference = insertion.before or insertion.after
+    if reference is None:
+        place = len(rest)
+    else:
+        names = [p.name for p in rest]
+        if reference not in names:
+            raise unknown("pattern in this target", reference, names)
+        place = names.index(reference) + (0 if insertion.before else 1)
+    result = [*rest[:place], moved, *rest[place:]]
+    positions = {p.name: i for i, p in enumerate(result)}
+    for earlier, later in _constraints(result):
+        if earlier in positions and later in positions and positions[earlier] > positions[later]:
+            raise RecipeError(f"'{moved.name}' cannot be put there: '{earlier}' must run before '{later}'")
+    return result

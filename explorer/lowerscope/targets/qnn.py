@@ -1,0 +1,7 @@
+"""Qualcomm's QNN backend."""
+
+from __future__ import annotations
+
+from lowerscope.target import Target, add_target
+
+QNN = add_target(Target("qnn", "ExecuTorch's Qualcomm delegate."))

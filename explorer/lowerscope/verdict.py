@@ -1,0 +1,84 @@
+"""Verdicts: what became of one pattern at one anchor. Values: they hold ids and plain records."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from lowerscope.check import Record, Status
+
+
+class Outcome(StrEnum):
+    """What became of a pattern at an anchor."""
+
+    APPLIED = "applied"
+    DECLINED = "declined"
+    SKIPPED = "skipped"
+    DISABLED = "disabled"
+    SHADOWED = "shadowed"
+    NEAR_MISS = "near miss"
+    NOTHING_TO_FUSE = "nothing to fuse"
+    NO_ANCHOR = "no anchor"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of `pattern` at `anchor`, on the graph as it was after step `met_at`.
+
+    nodes: of a match the nodes it takes, of a miss those it had accepted so far (ids). origins: the original nodes those
+    come from. reason: one sentence's worth ("" when applied). record: the conditions as they were met. step: the step
+    that applied it. by: (pattern, anchor) of the match that took its nodes. total: how many conditions there are on the
+    way that was taken.
+    """
+
+    pattern: str
+    anchor: str
+    outcome: Outcome
+    reason: str
+    record: Record
+    nodes: tuple[str, ...]
+    origins: tuple[str, ...]
+    met_at: int
+    total: int
+    step: int | None = None
+    by: tuple[str, str] | None = None
+
+    @property
+    def passed(self) -> int:
+        """How many conditions held."""
+        return self.record.passed()
+
+    @property
+    def failed(self) -> str | None:
+        """The name of the condition that is the root cause of a miss."""
+        failure = self.record.failure()
+        return failure.name if failure is not None and self.outcome is not Outcome.APPLIED else None
+
+    @property
+    def fault(self) -> str | None:
+        """The id of the node at fault in a miss."""
+        failure = self.record.failure()
+        return failure.node if failure is not None and self.outcome is not Outcome.APPLIED else None
+
+    @property
+    def matched(self) -> bool:
+        """Whether the conditions held, whatever came of it."""
+        return self.outcome in (Outcome.APPLIED, Outcome.DECLINED, Outcome.DISABLED, Outcome.SHADOWED) or (
+            self.outcome is Outcome.SKIPPED and not any(e.status is Status.FAILED for e in self.record.entries)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One applied rewrite: step `number` of the lowering."""
+
+    number: int
+    pattern: str
+    anchor: str
+    sentence: str
+    module: str
+    taken: tuple[str, ...]
+    made: tuple[str, ...]
+    output: str  #: the taken node whose value the replacement gives
+    result: str  #: the node that gives it now
