@@ -26,7 +26,11 @@ CONFIGURATION = ("package.json", "package-lock.json", "tsconfig.json", "build.mj
 
 
 class BundleError(RuntimeError):
-    """The bundle is missing and cannot be built here."""
+    """The bundle cannot be built here."""
+
+
+class NpmMissingError(BundleError):
+    """The bundle is missing, and so is npm, which builds it."""
 
 
 class BundleHook(BuildHookInterface):
@@ -36,20 +40,21 @@ class BundleHook(BuildHookInterface):
         """Build the bundle where needed.
 
         An editable install (`version` is "editable") without npm goes on without a bundle: the engine and its tests
-        need none. Every other build raises `BundleError` then.
+        need none. Every other build raises `NpmMissingError` then, and all raise `BundleError` when npm fails.
         """
         try:
             ensure_bundle(Path(self.root))
-        except BundleError as error:
+        except NpmMissingError as error:
             if version != "editable":
                 raise
             self.app.display_warning(str(error))
 
 
 def ensure_bundle(root: Path) -> bool:
-    """Make the bundle fresh; return whether it was built. Raises `BundleError` when there is none and no npm.
+    """Make the bundle fresh; return whether it was built.
 
-    A failing npm raises `subprocess.CalledProcessError`: a broken source must not be hidden by an older bundle.
+    Raises `NpmMissingError` when there is neither a bundle nor npm, and `BundleError` when npm fails: a broken source
+    must not be hidden by an older bundle.
     """
     static = root / STATIC
     present = all((static / name).is_file() for name in BUNDLE)
@@ -61,7 +66,7 @@ def ensure_bundle(root: Path) -> bool:
     if npm is None:
         if present:
             return False
-        raise BundleError(
+        raise NpmMissingError(
             f"{STATIC / BUNDLE[0]} is missing and npm is not on the PATH: install Node.js 20 or newer and build again, "
             "or take a released wheel or sdist, which carry it."
         )
@@ -74,8 +79,16 @@ def build(npm: str, front_end: Path) -> None:
     """Run npm in `front_end`; dependencies are installed only when the lock file is newer than what is there."""
     lock, installed = front_end / "package-lock.json", front_end / "node_modules" / ".package-lock.json"
     if not installed.is_file() or installed.stat().st_mtime < lock.stat().st_mtime:
-        subprocess.run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=front_end, check=True)
-    subprocess.run([npm, "run", "build"], cwd=front_end, check=True)
+        run_npm(npm, front_end, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+    run_npm(npm, front_end, "run", "build")
+
+
+def run_npm(npm: str, front_end: Path, *arguments: str) -> None:
+    """Run one npm command; raises `BundleError` naming it when it fails."""
+    code = subprocess.run([npm, *arguments], cwd=front_end).returncode
+    if code != 0:
+        command = " ".join(["npm", *arguments])
+        raise BundleError(f"`{command}` failed in {FRONT_END} with exit code {code}; what it printed above says why.")
 
 
 def sources_digest(front_end: Path) -> str:
@@ -93,6 +106,6 @@ def sources_digest(front_end: Path) -> str:
 if __name__ == "__main__":
     try:
         built = ensure_bundle(Path(__file__).resolve().parent.parent)
-    except (BundleError, subprocess.CalledProcessError) as error:
+    except BundleError as error:
         sys.exit(f"error: {error}")
     print("bundle: built" if built else "bundle: up to date")

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 # Stands in for npm: writes down how it was called, and on "run build" makes a bundle.
 FAKE_NPM = """#!/bin/sh
 echo "$*" >> "$CALLS"
+if [ -n "${NPM_FAILS:-}" ]; then exit 3; fi
 if [ "$1" = run ]; then
   mkdir -p ../lowerscope_widgets/static
   echo js > ../lowerscope_widgets/static/explorer.js
@@ -119,5 +120,18 @@ def test_without_npm_and_bundle_the_error_names_the_way_out(
     hook: ModuleType, checkout: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(hook.BundleError, match=r"explorer\.js is missing and npm is not on the PATH: install Node\.js"):
+    with pytest.raises(
+        hook.NpmMissingError, match=r"explorer\.js is missing and npm is not on the PATH: install Node\.js"
+    ):
         hook.ensure_bundle(checkout)
+
+
+def test_a_failing_build_is_not_hidden_by_an_older_bundle(
+    hook: ModuleType, checkout: Path, npm_calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook.ensure_bundle(checkout)
+    (checkout / hook.FRONT_END / "src" / "added.ts").touch()
+    monkeypatch.setenv("NPM_FAILS", "1")
+    for _ in range(2):
+        with pytest.raises(hook.BundleError, match="`npm run build` failed in widgets/front-end with exit code 3"):
+            hook.ensure_bundle(checkout)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 import nbformat
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright
+from playwright.sync_api import Browser, BrowserContext, BrowserType, Page
 from playwright.sync_api import Error as PlaywrightError
 
 CHROMIUM = "/usr/bin/chromium"
@@ -58,12 +58,12 @@ OUTPUTS = """
 """
 
 
-def launch_chromium(playwright: Playwright) -> Browser:
+def launch_chromium(browser_type: BrowserType) -> Browser:
     """Start Debian's Chromium without a window. Raises `RuntimeError` naming what is missing."""
     # Chromium refuses to sandbox itself for root, which is who runs tests in a container.
     arguments = ["--no-sandbox"] if os.getuid() == 0 else []
     try:
-        return playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        return browser_type.launch(executable_path=CHROMIUM, args=arguments)
     except PlaywrightError as error:
         raise RuntimeError(f"{CHROMIUM} cannot be started; install it (apt-get install chromium): {error}") from error
 

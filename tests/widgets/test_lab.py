@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 import pytest
+from playwright.sync_api import Browser
 
-from tests.widgets.lab import Lab
+from tests.widgets.lab import Lab, launch_chromium
 
 pytestmark = pytest.mark.browser
 
@@ -53,7 +54,7 @@ def test_a_widget_is_shown_clicked_and_found_again(lab: Lab) -> None:
     assert lab.foreign_requests == []
 
 
-def test_theme_size_and_screenshot(lab: Lab) -> None:
+def test_theme_size_and_screenshot_and_no_theme_is_left_behind(lab: Lab) -> None:
     page = lab.open_notebook(["1 + 1"])
     lab.run_all()
     assert lab.output(0) == "2"
@@ -63,19 +64,19 @@ def test_theme_size_and_screenshot(lab: Lab) -> None:
     dark = page.evaluate(background)
     picture = lab.screenshot("harness_dark_1000").read_bytes()
     assert int.from_bytes(picture[16:20]) == 1000, "a PNG's width stands at byte 16"
-    lab.theme("light")
-    assert page.evaluate(background) != dark
-
-
-def test_no_theme_is_left_behind(lab: Lab) -> None:
-    page = lab.open_notebook([])
-    assert page.evaluate("() => document.body.dataset.jpThemeLight") == "true"
-    lab.theme("dark")
     lab.close()
-    other = Lab(lab.server, lab.browser, name="after_the_dark", screenshots=lab.screenshots)
-    page = other.open_notebook([])
-    assert page.evaluate("() => document.body.dataset.jpThemeLight") == "true"
-    other.close()
+
+    after = Lab(lab.server, lab.browser, name="after_the_dark", screenshots=lab.screenshots)
+    assert after.open_notebook([]).evaluate(background) != dark
+    after.close()
+
+
+def test_without_chromium_the_browser_fails_with_the_way_out(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.widgets.lab.CHROMIUM", "/nowhere/chromium")
+    with pytest.raises(
+        RuntimeError, match=r"/nowhere/chromium cannot be started; install it \(apt-get install chromium"
+    ):
+        launch_chromium(browser.browser_type)
 
 
 def test_a_failing_cell_fails_the_test(lab: Lab) -> None:

@@ -1,5 +1,6 @@
-// Bundles the front end for anywidget (one ES module, one style sheet), or, with --tests, its unit tests for `node --test`.
+// Bundles the front end for anywidget (one ES module, one style sheet), or, with --tests, builds and runs its unit tests.
 
+import { spawnSync } from "node:child_process";
 import { mkdir, readdir, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -42,8 +43,7 @@ async function build() {
     console.log(`${name.padEnd(14)}${(size / 1000).toFixed(1).padStart(7)} kB`);
   }
   if (total > LIMIT_KB * 1000) {
-    console.error(`error: the bundle is ${(total / 1000).toFixed(1)} kB, more than the ${LIMIT_KB} kB it may be.`);
-    process.exitCode = 1;
+    throw new Error(`the bundle is ${(total / 1000).toFixed(1)} kB, more than the ${LIMIT_KB} kB it may be.`);
   }
 }
 
@@ -52,7 +52,7 @@ async function watch() {
   await context.watch();
 }
 
-async function buildTests() {
+async function runTests() {
   await rm(tests, { recursive: true, force: true });
   const found = (await readdir(join(here, "tests"), { recursive: true })).filter((name) => /\.test\.tsx?$/.test(name));
   if (found.length === 0) {
@@ -66,16 +66,21 @@ async function buildTests() {
     platform: "node",
     sourcemap: "inline",
   });
+  const built = (await readdir(tests, { recursive: true })).filter((name) => name.endsWith(".mjs"));
+  const { status } = spawnSync(process.execPath, ["--enable-source-maps", "--test", ...built], {
+    cwd: tests,
+    stdio: "inherit",
+  });
+  process.exitCode = status ?? 1;
 }
 
-const mode = process.argv[2];
-if (mode === undefined) {
-  await build();
-} else if (mode === "--watch") {
-  await watch();
-} else if (mode === "--tests") {
-  await buildTests();
-} else {
-  console.error(`error: unknown option ${mode}; known are --watch and --tests.`);
-  process.exitCode = 2;
+const modes = { build, "--watch": watch, "--tests": runTests };
+const mode = modes[process.argv[2] ?? "build"];
+try {
+  if (mode === undefined) throw new Error(`unknown option ${process.argv[2]}; known are --watch and --tests.`);
+  await mode();
+} catch (error) {
+  // What esbuild found wrong it has printed already, with its place in the source.
+  if (!error.errors) console.error(`error: ${error.message}`);
+  process.exitCode = 1;
 }
