@@ -6,7 +6,7 @@ shares its buffers with the program, so that running it changes what it was made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lowerscope.program import Program
 
 Hook = Callable[[str, torch.fx.Node, Any], None]
-"""Called with (node id, node, value) right after a node has run; the value is freed after its last use."""
+"""Called with (node id, node, value) right after a node of a sub-graph has run."""
 
 
 class Cancelled(MeasureError):
@@ -58,7 +58,7 @@ class Interpreter:
     Args:
         program: a Program; it is bit-identical afterwards, what it writes to is copied first.
         casting: computes in another floating dtype (see `Casting`); None keeps every dtype.
-        hook: sees each value as it is made, those of sub-graphs included.
+        hook: sees each value inside sub-graphs as it is made; `walk` gives those of the top graph.
         cancelled: polled before each node; when it returns True, `Cancelled` is raised.
         watch_nonfinite: look for the first node that makes an inf or a NaN out of finite numbers.
     """
@@ -83,11 +83,23 @@ class Interpreter:
         self._run = Run({}, {})
 
     def run(self, flat_inputs: Sequence[Any]) -> Run:
-        """Run on the user inputs in the order of the placeholders (see `inputs.flatten`).
+        """Run on the user inputs in the order of the placeholders (see `batches.flatten`).
 
         Raises:
             MeasureError: a node raises; the message names the node, its operator and the cause.
             Cancelled: `cancelled` said so.
+        """
+        walk = self.walk(flat_inputs)
+        while True:
+            try:
+                next(walk)
+            except StopIteration as end:
+                return end.value
+
+    def walk(self, flat_inputs: Sequence[Any]) -> Generator[tuple[str, torch.fx.Node, Any], None, Run]:
+        """Like `run`, one node of the top graph at a time: yields (node id, node, value), returns the Run.
+
+        A value is freed as soon as the walk goes on after its last use; sub-graphs are seen by the hook only.
         """
         self._run, self._sizes = Run({}, {}), {}
         module, signature = self._exported.graph_module, self._exported.graph_signature
@@ -103,10 +115,15 @@ class Interpreter:
                 value = cast.clone() if cast is value and node in written else cast
             self._bind_sizes(node, value)
             values.append(value)
-        with torch.no_grad():
-            results = self._graph(module, values, "")
+        results = yield from self._walk(module, values, "")
         self._collect(results, placeholders, values, written)
         return self._run
+
+    def evaluate(self, node: torch.fx.Node, environment: dict[torch.fx.Node, Any]) -> Any:
+        """The value of one node of the top graph, on values of its inputs that need not come from a run."""
+        if node.op == "get_attr":
+            return self._attribute(self._exported.graph_module, str(node.target), "")
+        return self._call(node, environment, "")
 
     def _collect(
         self, results: Any, placeholders: list[torch.fx.Node], values: list[Any], written: set[torch.fx.Node]
@@ -141,6 +158,16 @@ class Interpreter:
         )
 
     def _graph(self, module: torch.fx.GraphModule, inputs: Sequence[Any], path: str) -> Any:
+        walk = self._walk(module, inputs, path)
+        while True:
+            try:
+                next(walk)
+            except StopIteration as end:
+                return end.value
+
+    def _walk(
+        self, module: torch.fx.GraphModule, inputs: Sequence[Any], path: str
+    ) -> Generator[tuple[str, torch.fx.Node, Any], None, Any]:
         graph = module.graph
         last_uses = self._last_uses.get(graph)
         if last_uses is None:
@@ -158,8 +185,10 @@ class Interpreter:
                 environment[node] = self._attribute(module, str(node.target), path)
             else:
                 environment[node] = self._call(node, environment, path)
-            if self._hook is not None and node.op != "get_attr":
+            if self._hook is not None and path and node.op != "get_attr":
                 self._hook(path + node.name, node, environment[node])
+            if not path:
+                yield node.name, node, environment[node]
             for used in last_uses.get(node, ()):
                 del environment[used]
         raise MeasureError(f"the graph {path or 'of ' + self._name!r} has no output: it cannot be run")
@@ -177,12 +206,14 @@ class Interpreter:
         args = pytree.tree_map(self._argument, map_arg(node.args, environment.__getitem__))
         kwargs = pytree.tree_map(self._argument, map_arg(dict(node.kwargs), environment.__getitem__))
         try:
-            if self._casting is None:
-                value = node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
-            else:
-                value, fell_back = self._casting.call(node, args, kwargs)
-                if fell_back:
-                    self._run.fallbacks.append(path + node.name)
+            # Around each call, not around the walk: a suspended walk must leave its caller's mode alone.
+            with torch.no_grad():
+                if self._casting is None:
+                    value = node.target(*args, **kwargs)  # pyright: ignore[reportCallIssue]
+                else:
+                    value, fell_back = self._casting.call(node, args, kwargs)
+                    if fell_back:
+                        self._run.fallbacks.append(path + node.name)
         except MeasureError:
             raise
         except MemoryError as error:

@@ -1,0 +1,154 @@
+"""step_errors(): the rewrite that is wrong is told from those that only inherit its error."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from lowerscope.measure.by_step import step_errors, step_frame
+from lowerscope.measure.interpreter import Cancelled
+from lowerscope.program import Program, capture
+
+aten = torch.ops.aten
+
+
+class Chain(nn.Module):
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.weight = nn.Parameter(torch.randn(6, 6, generator=generator))
+
+    def forward(self, x, r):
+        y = torch.relu(x @ self.weight)
+        y = torch.add(y, r, alpha=0.25)
+        return torch.sigmoid(y * 2) - 1
+
+
+def _before() -> Program:
+    generator = torch.Generator().manual_seed(1)
+    args = (torch.randn(4, 6, generator=generator), torch.randn(4, 6, generator=generator))
+    return capture(Chain().eval(), args)
+
+
+class Rewriter:
+    """Replaces nodes of a copy of a program, and keeps the mapping of old outputs to new ones."""
+
+    def __init__(self, program: Program) -> None:
+        self.exported = copy.deepcopy(program.exported_program)
+        self.graph = self.exported.graph
+        self.mapping: list[tuple[int, str, str]] = []
+
+    def replace(self, name: str, target, *args) -> torch.fx.Node:
+        old = next(n for n in self.graph.nodes if n.name == name)
+        with self.graph.inserting_before(old):
+            new = self.graph.call_function(target, tuple(old.args[a] if isinstance(a, int) else a[0] for a in args))
+        new.meta["val"] = old.meta["val"]
+        old.replace_all_uses_with(new)
+        self.graph.erase_node(old)
+        self.mapping.append((len(self.mapping) + 1, name, new.name))
+        return new
+
+    @property
+    def program(self) -> Program:
+        return Program(self.exported)
+
+
+def test_the_wrong_rewrite_is_guilty_and_those_after_it_are_not():
+    before = _before()
+    rewriter = Rewriter(before)
+    rewriter.replace("relu", aten.clamp_min.default, 0, (0.0,))
+    rewriter.replace("add", aten.add.Tensor, 0, 1)  # alpha is dropped
+    rewriter.replace("mul", aten.add.Tensor, 0, 0)
+    errors = step_errors(before, rewriter.program, rewriter.mapping)
+    assert [error.isolated.verdict for error in errors] == ["equal", "different", "equal"]
+    assert [error.propagated.verdict for error in errors] == ["equal", "different", "different"]
+    assert errors[0].oracle_ratio == 1.0
+    assert errors[1].oracle_ratio > 1e3
+    frame = step_frame(errors)
+    assert frame.loc[0, "step"] == 2, "sorted by guilt"
+    assert list(frame["verdict"]) == ["different", "equal", "equal"]
+    assert frame.loc[0, "before"] == "add"
+    assert frame.loc[0, "isolated_max_abs"] == errors[1].isolated.max_abs > 0.1
+
+
+def test_a_rewrite_of_several_nodes_is_run_from_values_of_the_original():
+    before = _before()
+    rewriter = Rewriter(before)
+    doubled = rewriter.replace("mul", aten.mul.Tensor, 0, (1.0,))
+    with rewriter.graph.inserting_after(doubled):
+        again = rewriter.graph.call_function(aten.mul.Tensor, (doubled, 2.0))
+    again.meta["val"] = doubled.meta["val"]
+    doubled.replace_all_uses_with(again, delete_user_cb=lambda user: user is not again)
+    errors = step_errors(before, rewriter.program, [(1, "mul", again.name)])
+    assert errors[0].isolated.verdict == "equal"
+    assert errors[0].isolated.elements == 24
+    assert errors[0].propagated.verdict == "equal"
+
+
+def test_a_node_that_a_later_rewrite_took_away_says_so():
+    before = _before()
+    rewriter = Rewriter(before)
+    rewriter.replace("relu", aten.clamp_min.default, 0, (0.0,))
+    errors = step_errors(before, rewriter.program, [*rewriter.mapping, (2, "add", "gone"), (3, "add", "submod_1/add")])
+    assert errors[1].isolated is None
+    assert errors[1].propagated is None
+    assert "gone is not in both programs" in errors[1].why
+    assert "sub-graph" in errors[2].why
+    frame = step_frame(errors)
+    assert list(frame["verdict"]) == ["equal", "not measured", "not measured"]
+    assert math.isnan(frame.loc[1, "isolated_sqnr_db"])
+
+
+def test_values_are_not_held_longer_than_needed():
+    class Long(nn.Module):
+        def forward(self, x):
+            for _ in range(40):
+                x = torch.relu(x + 1)
+            return x
+
+    import lowerscope.measure.by_step as module
+
+    before = capture(Long(), (torch.randn(4),))
+    rewriter = Rewriter(before)
+    for node in [n.name for n in before.graph.nodes if n.target is aten.relu.default]:
+        rewriter.replace(node, aten.clamp_min.default, 0, (0.0,))
+    held = []
+    take = module._Held.take
+
+    def watched(self, name):
+        value = take(self, name)
+        held.append(len(self._values))
+        return value
+
+    module._Held.take = watched
+    try:
+        errors = step_errors(before, rewriter.program, rewriter.mapping)
+    finally:
+        module._Held.take = take
+    assert len(errors) == 40
+    assert all(error.isolated.verdict == "equal" for error in errors)
+    assert max(held) <= 2
+
+
+def test_values_that_the_original_overwrites_are_kept_as_they_were():
+    class InPlace(nn.Module):
+        def forward(self, x):
+            y = x + 1
+            return y.mul_(3) - 1
+
+    before = capture(InPlace(), (torch.randn(4),))
+    after = Program(before.exported_program.run_decompositions())
+    names = [n.name for n in after.graph.nodes if n.op == "call_function"]
+    add, product = names[0], names[1]
+    errors = step_errors(before, after, [(1, "mul_", product), (2, "add", add)])
+    assert [error.propagated.verdict for error in errors] == ["equal", "equal"]
+
+
+def test_it_can_be_cancelled():
+    before = _before()
+    with pytest.raises(Cancelled):
+        step_errors(before, before, [(1, "add", "add")], cancelled=lambda: True)
