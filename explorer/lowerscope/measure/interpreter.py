@@ -18,6 +18,7 @@ from torch.utils import _pytree as pytree
 from lowerscope.errors import MeasureError
 from lowerscope.measure.casting import Casting
 from lowerscope.measure.counts import attribute, node_op_name, sub_modules
+from lowerscope.measure.sizes import bind, resolve
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
@@ -113,7 +114,7 @@ class Interpreter:
                 value = value.detach()
                 cast = self._casting.tensor(value) if self._casting else value
                 value = cast.clone() if cast is value and node in written else cast
-            self._bind_sizes(node, value)
+            bind(node, value, self._sizes)
             values.append(value)
         results = yield from self._walk(module, values, "")
         self._collect(results, placeholders, values, written)
@@ -231,20 +232,10 @@ class Interpreter:
         """A size that a graph carries as an expression of the inputs' sizes, instead of as a node."""
         if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             return value
-        result = value.node.expr.subs(self._sizes)
-        if result.free_symbols:
+        result = resolve(value, self._sizes)
+        if result is None:
             raise MeasureError(f"the size {value} does not follow from the inputs' sizes: export the program again")
-        kind = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}[type(value)]
-        return kind(result)
-
-    def _bind_sizes(self, node: torch.fx.Node, value: Any) -> None:
-        fake = node.meta.get("val")
-        pairs: Sequence[tuple[Any, Any]] = [(fake, value)]
-        if isinstance(fake, torch.Tensor) and isinstance(value, torch.Tensor) and fake.dim() == value.dim():
-            pairs = list(zip(fake.shape, value.shape, strict=True))
-        for size, actual in pairs:
-            if isinstance(size, torch.SymInt) and isinstance(actual, int) and size.node.expr.is_Symbol:
-                self._sizes[size.node.expr] = actual
+        return result
 
 
 def output_paths(exported: torch.export.ExportedProgram) -> list[str]:
