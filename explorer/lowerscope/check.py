@@ -222,11 +222,9 @@ class Check:
         """State that `node` is a constant of the program (parameter, buffer, lifted constant), and return it."""
         if not isinstance(node, Node):
             self.fail(name, expected="a constant", actual=node, because=because)
-        what = "a constant" if self.is_constant(node) else f"computed by {node.target}"
-        self.that(
-            name, self.is_constant(node), at=node, expected="a constant",
-            actual=what if node.op != "placeholder" or self.is_constant(node) else "an input", because=because,
-        )  # fmt: skip
+        found = self.is_constant(node)
+        actual = "a constant" if found else ("an input" if node.op == "placeholder" else f"computed by {node.target}")
+        self.that(name, found, at=node, expected="a constant", actual=actual, because=because)
         return node
 
     def optional(self, part: str, find: Callable[..., P | None], *args: Any) -> P | None:
@@ -261,16 +259,9 @@ class Check:
             return
         cause = next(e for e in self.record.entries if e.status is Status.FAILED)
         node = None if at is None else self._around.id_of(at)
+        because = f"Follows from {cause.name}."
         self.record.entries.append(
-            Entry(
-                name,
-                Status.FOLLOWS,
-                self._plain(expected),
-                self._plain(actual),
-                node,
-                self._part,
-                f"Follows from {cause.name}.",
-            )  # fmt: skip
+            Entry(name, Status.FOLLOWS, self._plain(expected), self._plain(actual), node, self._part, because)
         )
         raise Failed
 

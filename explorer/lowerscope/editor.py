@@ -21,6 +21,7 @@ from torch.fx.node import map_arg
 
 from lowerscope.errors import RewriteError
 from lowerscope.fake_run import FakeRunner
+from lowerscope.graph_copy import copy_node, keep_name
 from lowerscope.ledger import EdgeRecord, Ledger, NodeRecord, Ref, module_stack, sub_graph_paths
 from lowerscope.pattern import Match
 from lowerscope.program import Program
@@ -78,10 +79,8 @@ class Editor:
         self._prefix[graph] = prefix
         copies: dict[Node, Node] = {}
         for node in source.nodes:
-            copy = graph.node_copy(node, copies.__getitem__)
-            copy.meta = dict(node.meta)
-            copies[node] = copy
-            self.nodes[prefix + copy.name] = copy
+            copies[node] = copy_node(graph, node, copies.__getitem__)
+            self.nodes[prefix + node.name] = copies[node]
         for node in graph.nodes:
             self._write(node, born=0)
         for holder, held in sub_graph_paths(graph, owner):
@@ -439,6 +438,7 @@ class Editor:
             node = graph.create_node(
                 record.op, record.target, self._nodes_of(record.args), self._nodes_of(record.kwargs), name=name
             )
+        keep_name(node, name)
         node.meta = meta
         self.nodes[record.id] = node
         self.ledger.records[record.id] = record

@@ -106,6 +106,16 @@ class Ledger:
         found = _closure(id, self.made)
         return tuple(i for i in found if i in self.records and self.records[i].died is None)
 
+    def descendants(self, id: str) -> Iterator[str]:
+        """Every node that was made from `id`, directly or not."""
+        todo, seen = [id], {id}
+        while todo:
+            for other in self.made.get(todo.pop(), ()):
+                if other not in seen:
+                    seen.add(other)
+                    todo.append(other)
+                    yield other
+
     def line(self, id: str) -> tuple[str, ...]:
         """`id` with every node it comes from and every node that comes from it."""
         out: dict[str, None] = {id: None}

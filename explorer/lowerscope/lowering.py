@@ -136,11 +136,7 @@ class Lowerer:
             for pattern, key, off, skips, later in plan[kept:]:
                 polled()
                 self._run(pattern, key, off, skips, later, polled)
-            verdicts: dict[tuple[str, str], Verdict] = {}
-            steps: list[Step] = []
-            for stage in self._stages:
-                verdicts.update(stage.result.verdicts)
-                steps += stage.result.steps
+            verdicts, steps = self._collect()
             return Lowering(
                 self.base,
                 recipe,
@@ -151,6 +147,20 @@ class Lowerer:
                 self.notes,
                 self._snapshot,
             )
+
+    def _collect(self) -> tuple[dict[tuple[str, str], Verdict], list[Step]]:
+        verdicts: dict[tuple[str, str], Verdict] = {}
+        steps: list[Step] = []
+        for stage in self._stages:
+            verdicts.update(stage.result.verdicts)
+            steps += stage.result.steps
+        # what an earlier stage took and made anew is judged where it was met again, not where it was lost
+        ledger = self.editor.ledger
+        lost = [key for key, v in verdicts.items() if v.by is not None]
+        for pattern, anchor in lost:
+            if any((pattern, id) in verdicts for id in ledger.descendants(anchor)):
+                del verdicts[pattern, anchor]
+        return verdicts, steps
 
     def _plan(self, recipe: Recipe) -> list[tuple[Pattern, Any, str, tuple[Skip, ...], list[Pattern]]]:
         target = target_of(recipe.target)

@@ -11,6 +11,7 @@ from torch.export.graph_signature import ExportGraphSignature, InputKind, InputS
 from torch.fx import Graph, GraphModule, Node
 
 from lowerscope.editor import Editor
+from lowerscope.graph_copy import copy_node
 from lowerscope.program import Program
 
 _KINDS = {"parameter": InputKind.PARAMETER, "buffer": InputKind.BUFFER, "constant": InputKind.CONSTANT_TENSOR}
@@ -72,9 +73,7 @@ def _module_of(editor: Editor, prefix: str, source: Any, unread: set[str]) -> Gr
             _set_attribute(
                 root, str(node.target), _module_of(editor, inner, held, unread) if inner in editor.graphs else held
             )
-        made = graph.node_copy(node, copies.__getitem__)
-        made.meta = dict(node.meta)
-        copies[node] = made
+        copies[node] = copy_node(graph, node, copies.__getitem__)
     module = GraphModule(root, graph)
     module.meta.update(getattr(source, "meta", {}))
     return module

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from torch._ops import OpOverload
 from torch.fx import Node
@@ -93,8 +93,8 @@ def _splice(found: Decomposition, anchor: Node, edit: Editor) -> Any:
         if node.op == "placeholder":
             inner[node] = next(placeholders)
         elif node.op == "call_function":
-            args: Any = map_arg(node.args, inner.__getitem__)
-            kwargs: Any = map_arg(dict(node.kwargs), inner.__getitem__)
+            args = cast("tuple[Any, ...]", map_arg(node.args, inner.__getitem__))
+            kwargs = cast("dict[str, Any]", map_arg(dict(node.kwargs), inner.__getitem__))
             inner[node] = edit.call(node.target, *args, val=node.meta.get("val"), like=anchor, **kwargs)
         elif node.op == "output":
             return map_arg(node.args[0], inner.__getitem__)
