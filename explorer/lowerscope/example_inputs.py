@@ -252,7 +252,8 @@ def _bounds(exported: torch.export.ExportedProgram, start: torch.fx.Node) -> Ite
 def _bound_at(
     exported: torch.export.ExportedProgram, user: torch.fx.Node, index: torch.fx.Node
 ) -> tuple[int, int] | None:
-    target, args = user.target, user.args
+    target = user.target
+    args: tuple[Any, ...] = user.args
     if target in _LOOKUPS:
         position, table = _LOOKUPS[target]
         if len(args) > position and args[position] is index:

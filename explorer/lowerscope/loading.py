@@ -65,7 +65,7 @@ def _load(archive: Archive, unknown_ops: str) -> Program:
             check_program(data)
         except Refused as error:
             raise archive.refuse("models/model.json", str(error)) from error
-    stand_ins: tuple[str, ...] = ()
+    stand_ins: dict[str, str] = {}
     try:
         missing = missing_operators(data)
     except (KeyError, TypeError, AttributeError, IndexError) as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._export.serde.serialize import _TORCH_TO_SERIALIZE_DTYPE
 from torch.export.graph_signature import InputKind, InputSpec
 
 from lowerscope.errors import CaptureError, LowerscopeError, unknown
@@ -34,6 +35,7 @@ class Program:
         name: what views call it; by default the file's stem, or the module's class name.
         path: the file it came from, if any.
         example_inputs: ``(args, kwargs)``; by default those that the exported program carries, if any.
+        stand_ins: a stand-in's target (``str(node.target)``) -> the operator that it stands for; see `lowerscope.load`.
 
     Raises:
         LowerscopeError: `exported_program` is something else.
@@ -46,7 +48,7 @@ class Program:
         name: str | None = None,
         path: str | os.PathLike[str] | None = None,
         example_inputs: Inputs | None = None,
-        stand_ins: tuple[str, ...] = (),
+        stand_ins: Mapping[str, str] | None = None,
     ) -> None:
         if isinstance(exported_program, Program):
             other = exported_program
@@ -60,7 +62,7 @@ class Program:
         self.exported_program = exported_program
         self.path = None if path is None else os.fspath(path)
         self.name = name or (Path(self.path).stem if self.path else "program")
-        self.stand_ins = tuple(stand_ins)
+        self.stand_ins = dict(stand_ins or {})
         self._own_inputs = None if example_inputs is None else _as_inputs(example_inputs)
 
     @property
@@ -168,6 +170,12 @@ class Program:
         path = Path(path)
         if path.suffix != ".pt2":
             raise LowerscopeError(f"cannot save to {str(path)!r}: exported programs are kept in files named '*.pt2'")
+        for name, tensor in self.constants.items():
+            if tensor.dtype not in _TORCH_TO_SERIALIZE_DTYPE:
+                raise LowerscopeError(
+                    f"cannot save {self.name!r}: its {self.constant_kind(name)} {self.specs[name].target!r} is of dtype "
+                    f"{tensor.dtype}, which the .pt2 format has no code for; store it as torch.uint8"
+                )
         exported = self.exported_program
         if self._own_inputs is not None:
             exported = copy.copy(exported)
@@ -176,7 +184,8 @@ class Program:
         try:
             torch.export.save(exported, partial)
             os.replace(partial, path)
-        except (RuntimeError, AssertionError, TypeError, OSError, NotImplementedError) as error:
+        # torch's serializer raises whatever it meets (bare KeyErrors among it); the cause is kept.
+        except Exception as error:
             raise LowerscopeError(f"cannot save {self.name!r} to {str(path)!r}: {first_line(error)}") from error
         finally:
             partial.unlink(missing_ok=True)
@@ -202,7 +211,7 @@ class Program:
         parts = [f"{counts['call_function']} operators", f"{len(self.constants)} constants"]
         parts.append(f"{len(self.user_inputs)} input{'s' * (len(self.user_inputs) != 1)}")
         if self.stand_ins:
-            parts.append(f"stand-ins for {', '.join(self.stand_ins)}")
+            parts.append(f"stand-ins for {', '.join(sorted(set(self.stand_ins.values())))}")
         return f"<Program {self.name!r}: {', '.join(parts)}>"
 
 

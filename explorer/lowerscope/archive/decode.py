@@ -63,50 +63,68 @@ def _resolve(kind: Any) -> Any:
     return getattr(schema, kind) if isinstance(kind, str) else kind
 
 
+def _late(kind: Any) -> _Decoder:
+    """The decoder of `kind`, made at its first use: the schema's classes contain each other."""
+    found: list[_Decoder] = []
+
+    def read(data: Any) -> Any:
+        if not found:
+            found.append(_decoder(kind))
+        return found[0](data)
+
+    return _as_it_is if kind in (str, int, bool) else read
+
+
 def _optional(kind: Any) -> _Decoder:
-    inner = next(arg for arg in typing.get_args(kind) if arg is not type(None))
-    return lambda data: None if data is None else _decoder(inner)(data)
+    inner = _late(next(arg for arg in typing.get_args(kind) if arg is not type(None)))
+    return lambda data: None if data is None else inner(data)
 
 
 def _union(kind: Any) -> _Decoder:
-    hints = _hints(kind)
+    readers = {variant: _late(hint) for variant, hint in _hints(kind).items()}
+    blanks: dict[str, dict[str, Any]] = {}
 
     def read(data: Any) -> Any:
         if not isinstance(data, dict) or len(data) != 1:
             raise LoadError(f"the file is damaged (a {kind.__name__} is not of one kind): copy or export it again")
         ((variant, value),) = data.items()
-        if variant not in hints:
+        if variant not in readers:
             raise LoadError(
                 f"the file uses {kind.__name__}.{variant}, which torch {torch.__version__} does not know: "
                 "install the torch that wrote it, or export the model again"
             )
-        return kind.create(**{variant: _decoder(hints[variant])(value)})
+        # `kind.create` goes through all fields twice at every call; what it makes depends on the variant alone.
+        if variant not in blanks:
+            blanks[variant] = dict(vars(kind.create(**{variant: None})))
+        made = kind.__new__(kind)
+        made.__dict__.update(blanks[variant])
+        made.__dict__[variant] = readers[variant](value)
+        return made
 
     return read
 
 
 def _dataclass(kind: Any) -> _Decoder:
     hints = _hints(kind)
-    names = [field.name for field in dataclasses.fields(kind)]
+    readers = [(field.name, _late(hints[field.name])) for field in dataclasses.fields(kind)]
 
     def read(data: Any) -> Any:
         if not isinstance(data, dict):
             raise LoadError(f"the file is damaged (a {kind.__name__} is not an object): copy or export it again")
-        return kind(**{name: _decoder(hints[name])(data[name]) for name in names if name in data})
+        return kind(**{name: reader(data[name]) for name, reader in readers if name in data})
 
     return read
 
 
 def _list(inner: Any) -> _Decoder:
-    return lambda data: [_decoder(inner)(item) for item in data] if isinstance(data, list) else data
+    reader = _late(inner)
+    return lambda data: [reader(item) for item in data] if isinstance(data, list) else data
 
 
 def _dict(inner: Any) -> _Decoder:
-    def read(data: Any) -> Any:
-        return {key: _decoder(inner)(value) for key, value in data.items()} if isinstance(data, dict) else data
-
-    return read
+    reader = _late(inner)
+    return lambda data: {key: reader(value) for key, value in data.items()} if isinstance(data, dict) else data
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind, globalns=vars(schema), include_extras=False)
+    return typing.get_type_hints(kind, globalns=vars(schema))

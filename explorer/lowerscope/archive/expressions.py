@@ -163,7 +163,8 @@ def _expression(node: ast.expr) -> bool:
 
 
 def _any(nodes: list[ast.expr]) -> bool:
-    return any([_expression(node) for node in nodes])
+    found = [_expression(node) for node in nodes]  # all of them, for each is a check
+    return any(found)
 
 
 def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> bool:

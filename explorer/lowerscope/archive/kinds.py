@@ -50,7 +50,7 @@ def check_kind(path: Path) -> None:
     if not head.startswith(b"PK"):
         raise LoadError(f"{str(path)!r} is {_describe(path, head)}, not an exported program: {_REMEDY}")
     if not zipfile.is_zipfile(path):
-        raise LoadError(f"{str(path)!r} is a truncated zip, its end is missing: copy or download it again")
+        raise truncated(path)
 
 
 def check_zip_kind(path: Path, names: list[str]) -> None:
@@ -74,6 +74,11 @@ def check_zip_kind(path: Path, names: list[str]) -> None:
     else:
         kind = "a zip archive without a model in it"
     raise LoadError(f"{str(path)!r} is {kind}, not an exported program: {_REMEDY}")
+
+
+def truncated(path: Path) -> LoadError:
+    """The error for a zip whose table of contents, at its end, is missing."""
+    return LoadError(f"{str(path)!r} is a truncated zip, its end is missing: copy or download it again")
 
 
 def _describe(path: Path, head: bytes) -> str:

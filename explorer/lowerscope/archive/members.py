@@ -35,7 +35,7 @@ from torch.export.pt2_archive.constants import (
 )
 
 from lowerscope.archive.decode import decode
-from lowerscope.archive.kinds import check_zip_kind
+from lowerscope.archive.kinds import check_zip_kind, truncated
 from lowerscope.errors import LoadError, UntrustedFileError
 
 # torch stores its members uncompressed; one that is compressed may not swell beyond this, in sum.
@@ -72,7 +72,7 @@ class Archive:
         except RuntimeError as error:
             raise self.damaged(error) from error
         self._old = zipfile.ZipFile(path) if self._reader is None else None
-        self.names: list[str] = self._old.namelist() if self._old else self._reader.get_all_records()
+        self.names: list[str] = self._old.namelist() if self._reader is None else self._reader.get_all_records()  # type: ignore[union-attr]
         if self._reader is not None:
             self._check_version()
         if not trusted and any(name.startswith(AOTINDUCTOR_DIR) for name in self.names):
@@ -91,6 +91,8 @@ class Archive:
     def damaged(self, error: BaseException) -> LoadError:
         """The error for an archive whose content contradicts itself."""
         first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        if isinstance(error, (KeyError, IndexError, AttributeError)):
+            first = f"{type(error).__name__} {first}"
         return LoadError(f"{str(self.path)!r} is damaged ({first.rstrip('.')}): copy or export it again")
 
     def refuse(self, member: str, why: str) -> UntrustedFileError:
@@ -158,6 +160,9 @@ class Archive:
                 members = archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
             raise self.damaged(error) from error
+        # A member that is a zip itself ends like one: cut off behind it, the file shows the member's table of contents.
+        if members and min(member.header_offset for member in members) > 0:
+            raise truncated(self.path)
         twice = [name for name, count in Counter(member.filename for member in members).items() if count > 1]
         if twice:
             raise UntrustedFileError(
@@ -272,7 +277,7 @@ class Archive:
                 raise LoadError(f"{str(self.path)!r} is damaged ({member!r} is empty): copy or export it again")
             value = torch.zeros(size, dtype=dtype, device=device)
         else:
-            count, rest = divmod(nbytes, torch._utils._element_size(dtype))
+            count, rest = divmod(nbytes, dtype.itemsize)
             if rest:
                 raise LoadError(f"{str(self.path)!r} is damaged ({member!r} is cut short): copy or export it again")
             record = self._reader.get_storage_from_record(member, count, dtype)
