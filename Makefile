@@ -11,12 +11,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 NOTEBOOK := notebooks/01_explore.ipynb
 CHROMIUM := /usr/bin/chromium
+# JupyterLab refuses to run as root unless told; in a container there is often nobody else.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 # Stamps are written last, so that an interrupted set-up is begun again; they are stale once pyproject.toml changes.
 SETUP := $(VENV)/.lowerscope-setup
 SETUP_TEST := $(VENV)/.lowerscope-setup-test
 
 SOUND_PYTHON := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
 # A set-up is sound when torch runs and has its version, the package is the one of this checkout, and the rest is there. The
 # rest is looked up, not imported: that would take longer than all else, and an error in our own source is not the set-up's.
 IMPORTS := lowerscope lowerscope_widgets anywidget jupyterlab
@@ -37,11 +40,11 @@ PIP := $(BIN)/python -m pip
 
 .PHONY: help
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: lab
 lab: setup ## set up what is needed, then open JupyterLab on the first notebook
-	$(BIN)/python -m jupyterlab $(NOTEBOOK) $(ARGS)
+	$(BIN)/python -m jupyterlab $(AS_ROOT) $(NOTEBOOK) $(ARGS)
 
 .PHONY: test
 test: setup-test chromium ## set up what the tests need, then run them; ARGS="-k name" goes to pytest
@@ -60,7 +63,6 @@ bench: setup-test ## run the benchmarks, which print ratios
 
 .PHONY: bundle
 bundle: setup ## build the widget's front end, where it is missing or stale
-	@$(BIN)/python widgets/hatch_build.py
 
 .PHONY: setup
 setup: ## the environment in .venv, the package in it, and the bundle

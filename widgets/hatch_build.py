@@ -4,7 +4,7 @@ The bundle (`lowerscope_widgets/static/explorer.js` and `.css`) is built by npm 
 that the front end's sources have another digest than those it was built from: times say nothing after a clone or an
 unpacked sdist. Without npm, the bundle that is there is used; a wheel or sdist that would ship none is not built.
 
-Run as a program, it builds the bundle where it is missing or stale.
+Run as a program, it makes the front end ready to be checked and tested too: its packages are installed.
 """
 
 from __future__ import annotations
@@ -76,11 +76,16 @@ def ensure_bundle(root: Path) -> bool:
 
 
 def build(npm: str, front_end: Path) -> None:
-    """Run npm in `front_end`; dependencies are installed only when the lock file is newer than what is there."""
+    """Install the locked packages where needed and build the bundle."""
+    install_packages(npm, front_end)
+    run_npm(npm, front_end, "run", "build")
+
+
+def install_packages(npm: str, front_end: Path) -> None:
+    """Install what the lock file names, unless what is there is newer than the lock file."""
     lock, installed = front_end / "package-lock.json", front_end / "node_modules" / ".package-lock.json"
     if not installed.is_file() or installed.stat().st_mtime < lock.stat().st_mtime:
         run_npm(npm, front_end, "ci", "--ignore-scripts", "--no-audit", "--no-fund")
-    run_npm(npm, front_end, "run", "build")
 
 
 def run_npm(npm: str, front_end: Path, *arguments: str) -> None:
@@ -103,9 +108,18 @@ def sources_digest(front_end: Path) -> str:
     return digest.hexdigest()
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Make the front end ready to be used, checked and tested: its packages, and the bundle."""
+    root = Path(__file__).resolve().parent.parent
     try:
-        built = ensure_bundle(Path(__file__).resolve().parent.parent)
+        npm = shutil.which("npm")
+        if npm is not None:
+            install_packages(npm, root / FRONT_END)
+        built = ensure_bundle(root)
     except BundleError as error:
         sys.exit(f"error: {error}")
     print("bundle: built" if built else "bundle: up to date")
+
+
+if __name__ == "__main__":
+    main()
