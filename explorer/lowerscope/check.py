@@ -207,15 +207,16 @@ class Check:
         """State that the condition does not hold."""
         self.that(name, False, at=at, expected=expected, actual=actual, because=because)
 
-    def one_user(self, name: str, node: Node) -> Node:
+    def one_user(self, name: str, node: Node, wanted: Node | None = None) -> Node:
         """State that exactly one node reads `node` (a graph output is a reader), and return that reader.
 
-        The node at fault is the *second* reader, by which the reader of the explanation finds the place.
+        The node at fault is the other reader, by which the reader of the explanation finds the place: the first, in the
+        order of the graph, that is not `wanted` (without it: the second).
         """
-        users = list(node.users)
-        others = users[1:] if len(users) > 1 else ([node] if not users else [users[0]])
-        named = [self._around.id_of(u) for u in users]
-        self.that(name, len(users) == 1, at=others[0], expected="1 user", actual=named)
+        users = sorted(node.users)  # in the order of the graph: the order of `users` tells who was edited last
+        others = [u for u in users if u is not (users[0] if wanted is None else wanted)] or users or [node]
+        actual = f"{len(users)} user{'s' * (len(users) != 1)}: {', '.join(self._around.id_of(u) for u in users)}"
+        self.that(name, len(users) == 1, at=others[0], expected="1 user", actual=actual if users else "no user")
         return users[0]
 
     def constant(self, name: str, node: Any, *, because: str | None = None) -> Node:
