@@ -114,6 +114,7 @@ export type Request = { id: number } & (
   | { type: "skip"; pattern?: string; node?: string; module?: string; op?: string; match?: { pattern: string; anchor: string } }
   | { type: "skip_text"; text: string } // what was typed into the skip list: node, pattern, op or module glob
   | { type: "unskip"; key: string }
+  | { type: "apply"; recipe: object } // of a Suggestion: becomes the recipe, undo takes it back
   | { type: "undo" } | { type: "redo" }
   | { type: "target"; target: string }
   | { type: "profile"; name: string; value: string | number | boolean }

@@ -82,6 +82,12 @@ export class Store {
     this.camera = null;
   }
 
+  /** Ask for the scene again, after an error. */
+  reload(): void {
+    this.dismissError("graph");
+    this.#ask({ type: "ready" }, "graph");
+  }
+
   say(text: string): void {
     this.update({ said: { text, serial: this.state.said.serial + 1 } });
   }
@@ -128,6 +134,11 @@ export class Store {
 
   unskip(key: string): void {
     this.#ask({ type: "unskip", key }, "skips");
+  }
+
+  /** Take over the recipe of a suggestion (`Suggestion.apply`). */
+  apply(recipe: object): void {
+    this.#ask({ type: "apply", recipe }, "why");
   }
 
   undo(): void {

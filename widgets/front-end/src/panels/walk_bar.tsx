@@ -1,0 +1,67 @@
+/** Under the focused pattern: where one is among its matches and its near misses, and how to get to the next. */
+
+import type { JSX } from "preact";
+
+import type { PatternRow, Verdict } from "../protocol";
+import type { State } from "../state";
+import { Button } from "./bits";
+import { count } from "./text";
+import { usePick, useStore } from "./use";
+
+export function Walk({ row }: { row: PatternRow }): JSX.Element {
+  const store = useStore();
+  const match = usePick((state) => placeOf(state, row.name, APPLIED));
+  const near = usePick((state) => placeOf(state, row.name, NEAR));
+  const misses = row.near + row.declined;
+  return (
+    <div class={`ls-walk ls-c${row.color % 6}`} data-ls="walk">
+      {row.applied > 0 && (
+        <>
+          <span data-ls="walk-match">
+            match {match > 0 && `${count(match)} of `}
+            {count(row.applied)}
+          </span>
+          <Button label="Previous match" icon="left" bare data-ls="match-back" onClick={() => store.nextMatch(-1, row.name)} />
+          <Button label="Next match" icon="right" bare data-ls="match-on" onClick={() => store.nextMatch(1, row.name)} />
+        </>
+      )}
+      {misses > 0 && (
+        <>
+          <span class="ls-warn" data-ls="walk-near">
+            near {near > 0 && `${count(near)} of `}
+            {count(misses)}
+          </span>
+          <Button label="Previous near miss (K)" icon="left" bare data-ls="near-back" onClick={() => store.nextNearMiss(-1)} />
+          <Button label="Next near miss (J)" icon="right" bare data-ls="near-on" onClick={() => store.nextNearMiss(1)} />
+        </>
+      )}
+      {row.applied + misses === 0 && <span>nothing to walk through</span>}
+      <span style={{ marginLeft: "auto" }}>
+        <Button label="Stop focusing this pattern (Esc)" icon="cross" bare data-ls="unfocus-pattern" onClick={() => store.focusPattern(null)} />
+      </span>
+    </div>
+  );
+}
+
+export const APPLIED: readonly Verdict[] = ["applied"];
+export const NEAR: readonly Verdict[] = ["near miss", "declined"];
+
+/** Which of the pattern's matches of these verdicts the selected node belongs to, from 1; 0 when to none. */
+export function placeOf(state: State, pattern: string, verdicts: readonly Verdict[]): number {
+  const { scene } = state;
+  const selected = scene?.nodeRow(state.selected[0] ?? "") ?? -1;
+  if (scene === null || selected < 0) return 0;
+  const row = scene.patternRow(pattern);
+  const { matches } = scene;
+  let place = 0;
+  let loose = 0;
+  for (let match = 0; match < matches.length; match++) {
+    const verdict = scene.verdict(match);
+    if (matches.pattern[match] !== row || verdict === undefined || !verdicts.includes(verdict)) continue;
+    place++;
+    if (matches.anchor[match] === selected) return place;
+    const step = matches.step[match] ?? -1;
+    if (loose === 0 && (scene.matchMembers(match).includes(selected) || scene.matchOrigins(match).includes(selected) || (step > 0 && scene.stepMade(step).includes(selected)))) loose = place;
+  }
+  return loose;
+}
