@@ -12,7 +12,7 @@ const bundle = join(here, "..", "lowerscope_widgets", "static");
 const tests = join(here, "build", "tests");
 
 // The bundle travels with every instance of the widget, so it has to stay small.
-const LIMIT_KB = 250;
+const LIMIT_KIB = 250;
 
 const common = {
   absWorkingDir: here,
@@ -40,7 +40,7 @@ async function build() {
   for (const name of ["explorer.js", "explorer.css"]) {
     const { size } = await stat(join(bundle, name));
     total += size;
-    console.log(`${name.padEnd(14)}${(size / 1000).toFixed(1).padStart(7)} kB`);
+    console.log(`${name.padEnd(14)}${(size / 1024).toFixed(1).padStart(7)} KiB`);
   }
   if (total > LIMIT_KB * 1000) {
     throw new Error(`the bundle is ${(total / 1000).toFixed(1)} kB, more than the ${LIMIT_KB} kB it may be.`);

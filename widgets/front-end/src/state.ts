@@ -50,6 +50,8 @@ export interface State {
 
   hover: Hover;
   selected: readonly string[];
+  /** Path of the module that the keyboard is on; a selected node takes precedence. */
+  currentModule: string | null;
   canGoBack: boolean;
   canGoForward: boolean;
   focusedPattern: string | null;
@@ -107,6 +109,7 @@ export function initialState(live: boolean): State {
     teaching: false,
     hover: nothingHovered,
     selected: [],
+    currentModule: null,
     canGoBack: false,
     canGoForward: false,
     focusedPattern: null,

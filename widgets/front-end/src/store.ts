@@ -178,6 +178,7 @@ export class Store {
   // ---------------------------------------------------------------- looking
   /** Select nodes; the first is inspected and asked why not. `quiet` leaves history and Python alone. */
   select(ids: readonly string[], options: { quiet?: boolean } = {}): void {
+    if (this.state.currentModule !== null) this.update({ currentModule: null });
     const same = ids.length === this.state.selected.length && ids.every((id, i) => id === this.state.selected[i]);
     if (same) return;
     if (options.quiet !== true) {
@@ -186,6 +187,12 @@ export class Store {
     }
     this.update({ selected: [...ids], ...this.#visited.ends(), traced: null, sheetOpen: ids.length > 0 });
     this.#inspectSoon();
+  }
+
+  /** Put the keyboard on a module's box; nodes are deselected. */
+  selectModule(path: string | null): void {
+    if (this.state.selected.length > 0) this.select([]);
+    this.update({ currentModule: path });
   }
 
   back(): void {

@@ -1,7 +1,7 @@
 /** Where the keys and the "next" buttons lead: pure functions over a scene. */
-import { fate, Fate } from "./lives";
+import { fate, Fate, isAlive } from "./lives";
 import type { Verdict } from "./protocol";
-import type { Scene } from "./scene";
+import { Kind, type Scene } from "./scene";
 import { shownSteps, type State } from "./state";
 
 export interface Place {
@@ -73,43 +73,74 @@ function step<T>(list: readonly T[], at: number, direction: 1 | -1): T | null {
   return list[(start + direction + list.length) % list.length] ?? null;
 }
 
-/** The nearest visible node in a direction: producer and consumer along edges, siblings within the same layer. */
-export function neighbour(state: State, direction: "up" | "down" | "left" | "right"): string | null {
+/** What the keyboard is on: a node, or a closed module's box. */
+export type Cursor = { node: string } | { module: string };
+
+interface Item {
+  row: number;
+  module: boolean;
+  x: number;
+  y: number;
+}
+
+/** Up and down follow the edges drawn, left and right stay in the layer. From nothing, the first box. */
+export function neighbour(state: State, direction: "up" | "down" | "left" | "right"): Cursor | null {
   const { scene } = state;
   if (scene === null) return null;
-  const { nodes, edges } = scene;
-  const row = scene.nodeRow(state.selected[0] ?? "");
-  if (row < 0) return firstShown(scene, state);
-  if (direction === "up" || direction === "down") {
-    const around = direction === "up" ? scene.edgesInto(row) : scene.edgesFrom(row);
-    const ends = around.map((edge) => (direction === "up" ? edges.src[edge] : edges.dst[edge])).filter((node) => isShown(scene, node, state));
-    const drawn = ends.filter((node) => scene.nodeVisible(node) && nodes.kind[node] !== 1);
-    return id(scene, closest(scene, row, drawn) ?? ends[0]);
-  }
-  const beside: number[] = [];
-  for (let node = 0; node < nodes.length; node++) {
-    if (node === row || !scene.nodeVisible(node) || !isShown(scene, node, state) || nodes.kind[node] === 1) continue;
-    if (Math.abs(nodes.y[node] - nodes.y[row]) > nodes.h[row]) continue;
-    if (direction === "left" ? nodes.x[node] < nodes.x[row] : nodes.x[node] > nodes.x[row]) beside.push(node);
-  }
-  return id(scene, closest(scene, row, beside));
+  const node = scene.nodeRow(state.selected[0] ?? "");
+  const module = node < 0 ? scene.moduleRow(state.currentModule ?? "") : -1;
+  const at = node >= 0 && scene.nodeVisible(node) ? itemOf(scene, node, false) : module > 0 && scene.moduleVisible(module) ? itemOf(scene, module, true) : null;
+  if (at === null) return cursor(scene, boxes(scene, state).sort((a, b) => a.y - b.y || a.x - b.x)[0]);
+  const found = direction === "up" || direction === "down" ? along(scene, state, at, direction) : beside(scene, state, at, direction);
+  return cursor(scene, found);
 }
 
-function firstShown(scene: Scene, state: State): string | null {
-  for (let node = 0; node < scene.nodes.length; node++) {
-    if (scene.nodeVisible(node) && isShown(scene, node, state) && scene.nodes.kind[node] === 0) return scene.nodes.id(node);
+function along(scene: Scene, state: State, at: Item, direction: "up" | "down"): Item | undefined {
+  const { routes } = scene;
+  const steps = shownSteps(state);
+  const ends: Item[] = [];
+  for (let route = 0; route < routes.length; route++) {
+    const near = direction === "up" ? routes.dst[route] : routes.src[route];
+    const nearModule = direction === "up" ? routes.dst_module[route] : routes.src_module[route];
+    if (near !== at.row || (nearModule !== 0) !== at.module) continue;
+    if (!steps.some(({ from, to }) => isAlive(routes.born[route], routes.died[route], from) || isAlive(routes.born[route], routes.died[route], to))) continue;
+    const far = direction === "up" ? routes.src[route] : routes.dst[route];
+    const farModule = (direction === "up" ? routes.src_module[route] : routes.dst_module[route]) !== 0;
+    if (farModule ? scene.moduleVisible(far) : scene.nodeVisible(far) && scene.nodes.kind[far] !== Kind.constant) ends.push(itemOf(scene, far, farModule));
   }
-  return null;
+  return closest(at, ends);
 }
 
-function closest(scene: Scene, from: number, nodes: readonly number[]): number | undefined {
-  const { x, y, w } = scene.nodes;
-  const distance = (node: number) => Math.abs(x[node] + w[node] / 2 - x[from] - w[from] / 2) + Math.abs(y[node] - y[from]);
-  return [...nodes].sort((a, b) => distance(a) - distance(b))[0];
+function beside(scene: Scene, state: State, at: Item, direction: "left" | "right"): Item | undefined {
+  const layer = boxes(scene, state).filter((item) => Math.abs(item.y - at.y) <= LAYER && (direction === "left" ? item.x < at.x : item.x > at.x));
+  return closest(at, layer);
 }
 
-function id(scene: Scene, node: number | undefined): string | null {
-  return node === undefined ? null : scene.nodes.id(node);
+/** Boxes whose middles are no further apart than this stand in one layer. */
+const LAYER = 24;
+
+function boxes(scene: Scene, state: State): Item[] {
+  const items: Item[] = [];
+  for (let row = 0; row < scene.nodes.length; row++) {
+    if (scene.nodeVisible(row) && scene.nodes.kind[row] !== Kind.constant && isShown(scene, row, state)) items.push(itemOf(scene, row, false));
+  }
+  for (let row = 1; row < scene.modules.length; row++) if (scene.moduleVisible(row) && !scene.modules.open[row]) items.push(itemOf(scene, row, true));
+  return items;
+}
+
+function itemOf(scene: Scene, row: number, module: boolean): Item {
+  const { x, y, w, h } = module ? scene.modules : scene.nodes;
+  return { row, module, x: x[row] + w[row] / 2, y: y[row] + h[row] / 2 };
+}
+
+function closest(at: Item, items: readonly Item[]): Item | undefined {
+  const distance = (item: Item) => Math.abs(item.x - at.x) + Math.abs(item.y - at.y);
+  return [...items].sort((a, b) => distance(a) - distance(b))[0];
+}
+
+function cursor(scene: Scene, item: Item | undefined): Cursor | null {
+  if (item === undefined) return null;
+  return item.module ? { module: scene.modules.path(item.row) } : { node: scene.nodes.id(item.row) };
 }
 
 /** Everything upstream or downstream of a node, itself included, along the edges shown. */

@@ -1,28 +1,332 @@
-/** The graph's region: panes, gestures, keys, tip, menu and mirror around one or two canvases. */
+/** The graph's region: one pane or two, with gestures, keys, tip, menu and mirror, drawn from the store's state. */
+import type { Scene } from "../scene";
+import { shownSteps, type State } from "../state";
 import type { Store } from "../store";
+import { Camera } from "./camera";
+import { faultOf } from "./fault";
+import { addGestures, type PointerPlace } from "./gestures";
+import type { Hit } from "./hit";
+import { act, hoverOf } from "./interact";
+import { addKeyboard } from "./keyboard";
+import { keepPlace } from "./keep_place";
+import { Menu } from "./menu";
+import { Mirror } from "./mirror";
+import { Animation, DURATION, layoutChange } from "./motion";
+import { makeShown, Pane } from "./pane";
+import { boxOf } from "./where";
+import { followTheme, readTheme, type Theme } from "./theme";
+import { Tip } from "./tip";
+import { Zoomer } from "./zoomer";
+
+interface Side {
+  pane: Pane;
+  mirror: Mirror;
+  title: HTMLElement;
+  close(): void;
+}
+
+const MIRROR_EVERY = 120;
 
 export class GraphView {
-  readonly #unsubscribe: () => void;
+  readonly #tip = new Tip();
+  readonly #menu: Menu;
+  readonly #zoomer: Zoomer;
+  readonly #stops: (() => void)[] = [];
+  readonly #layout = new Animation();
+  #sides: Side[] = [];
+  #theme: Theme;
+  #mirrorTimer = 0;
+  #framed = false;
 
   constructor(
     readonly element: HTMLElement,
     readonly root: HTMLElement,
     readonly store: Store,
   ) {
-    this.#unsubscribe = store.subscribe((state) => {
-      if (state.scene !== null) root.dataset["lsReady"] = "true";
-    });
-  }
-
-  hitTest(_x: number, _y: number): unknown {
-    return null;
-  }
-
-  nodeRect(_id: string): DOMRect | null {
-    return null;
+    this.#menu = new Menu(store);
+    const camera = {
+      fit: () => this.fit(),
+      fitSelection: () => this.#fitSelection(),
+      zoomBy: (factor: number) => this.#zoomBy(factor),
+      zoomTo: (zoom: number) => this.#zoomBy(zoom / (this.#sides[0]?.pane.camera.zoom ?? 1)),
+      centre: (node: string, always?: boolean) => this.#centre(node, always === true),
+      picture: () => this.#sides[0]?.pane.picture() ?? Promise.reject(new Error("There is no graph to take a picture of.")),
+    };
+    store.camera = camera;
+    this.#zoomer = new Zoomer(camera);
+    element.append(this.#zoomer.element, this.#tip.element, this.#menu.element);
+    this.#theme = readTheme(root);
+    this.#stops.push(
+      addKeyboard(root, store),
+      followTheme(root, () => this.#themeChanged()),
+      store.subscribe((state, before) => this.#changed(state, before)),
+    );
+    this.#arrange(store.state);
   }
 
   close(): void {
-    this.#unsubscribe();
+    clearTimeout(this.#mirrorTimer);
+    this.#layout.cancel();
+    for (const stop of this.#stops) stop();
+    for (const side of this.#sides) side.close();
+    this.#tip.close();
+    this.#menu.close();
+    this.#sides = [];
+  }
+
+  /** What is at a point of the page, as tests ask for it. */
+  hitTest(clientX: number, clientY: number): Hit | null {
+    for (const { pane } of this.#sides) {
+      const box = pane.element.getBoundingClientRect();
+      if (clientX >= box.left && clientX < box.right && clientY >= box.top && clientY < box.bottom) return pane.hitTest(clientX - box.left, clientY - box.top);
+    }
+    return null;
+  }
+
+  /** A node's box on the page; in Split, in the first pane that draws it. */
+  nodeRect(id: string): DOMRect | null {
+    for (const { pane } of this.#sides) {
+      const inPane = pane.nodeRect(this.store.state.scene?.nodeRow(id) ?? -1);
+      if (inPane === null) continue;
+      const box = pane.element.getBoundingClientRect();
+      return new DOMRect(box.left + inPane.x, box.top + inPane.y, inPane.width, inPane.height);
+    }
+    return null;
+  }
+
+  /** Show the whole graph; when it is shown already, the selection. */
+  fit(): void {
+    const pane = this.#sides[0]?.pane;
+    const world = pane?.world();
+    if (pane === undefined || world == null) return;
+    const target = Camera.fitting(world, pane.width, pane.height, 24);
+    const close = (a: number, b: number) => Math.abs(a - b) < 2 / target.zoom;
+    const already = Math.abs(pane.camera.zoom / target.zoom - 1) < 0.01 && close(pane.camera.x, target.x) && close(pane.camera.y, target.y);
+    if (already && this.store.state.selected.length > 0) this.#fitSelection();
+    else this.#glide(target);
+  }
+
+  #fitSelection(): void {
+    const { scene, selected } = this.store.state;
+    const pane = this.#sides[0]?.pane;
+    const box = scene === null ? null : boxOf(scene, selected, this.store.state);
+    if (pane !== undefined && box !== null) this.#glide(Camera.fitting(box, pane.width, pane.height, 90, 1.4));
+  }
+
+  #zoomBy(factor: number): void {
+    const pane = this.#sides[0]?.pane;
+    if (pane === undefined) return;
+    const target = new Camera();
+    target.copyFrom(pane.camera);
+    target.zoomAt(factor, pane.width / 2, pane.height / 2);
+    this.#glide(target);
+  }
+
+  #centre(node: string, always: boolean): void {
+    const { scene } = this.store.state;
+    const pane = this.#sides[0]?.pane;
+    const box = scene === null ? null : boxOf(scene, [node], this.store.state);
+    if (pane === undefined || box === null) return;
+    const { camera } = pane;
+    const inset = 40 / camera.zoom;
+    const window = camera.window(pane.width, pane.height);
+    const inView = box.x0 >= window.x0 + inset && box.x1 <= window.x1 - inset && box.y0 >= window.y0 + inset && box.y1 <= window.y1 - inset;
+    if (inView && (!always || camera.zoom >= 0.6)) return;
+    const target = new Camera();
+    // From afar a node cannot be read: come nearer.
+    target.zoom = always ? Math.max(camera.zoom, 0.85) : camera.zoom;
+    target.x = (box.x0 + box.x1) / 2 - pane.width / 2 / target.zoom;
+    target.y = (box.y0 + box.y1) / 2 - pane.height / 2 / target.zoom;
+    this.#glide(target);
+  }
+
+  #glide(target: Camera): void {
+    for (const { pane } of this.#sides) pane.glideTo(target);
+  }
+
+  #changed(state: State, before: State): void {
+    const { scene } = state;
+    if (scene === null) return;
+    const sceneChanged = scene !== before.scene;
+    const viewChanged = sceneChanged || state.view !== before.view || state.step !== before.step || state.teaching !== before.teaching || state.showConstants !== before.showConstants;
+    const selectionChanged = state.selected !== before.selected;
+    if (viewChanged && state.view !== before.view) this.#arrange(state);
+    if (viewChanged || (selectionChanged && !state.showConstants)) this.#showAll(state, before);
+    const attended = selectionChanged || state.hover !== before.hover || state.focusedPattern !== before.focusedPattern || state.traced !== before.traced || state.whyNot !== before.whyNot || state.whyPattern !== before.whyPattern || state.currentModule !== before.currentModule;
+    if (attended && !viewChanged) {
+      // What is hovered on the canvas lives on the overlay; a pattern dims or shows what is below.
+      const below = selectionChanged || state.hover.pattern !== before.hover.pattern || state.focusedPattern !== before.focusedPattern || state.traced !== before.traced || state.whyPattern !== before.whyPattern;
+      for (const { pane } of this.#sides) {
+        pane.fault = faultOf(scene, state);
+        pane.attend(state, this.#theme, below);
+      }
+    }
+    if (viewChanged || selectionChanged || state.currentModule !== before.currentModule) this.#mirrorSoon();
+    if (state.step !== before.step && !sceneChanged && (state.teaching || state.playing || state.view === "split")) this.#frameStep(state);
+  }
+
+  #showAll(state: State, before: State): void {
+    const { scene } = state;
+    if (scene === null) return;
+    const old = before.scene;
+    const newLayout = scene !== old;
+    const steps = shownSteps(state);
+    this.#layout.stop();
+    this.#sides.forEach(({ pane, title }, i) => {
+      const shownStep = steps[i] ?? steps[0];
+      if (shownStep === undefined) return;
+      pane.fault = faultOf(scene, state);
+      if (newLayout && old !== null && pane.shown !== null) keepPlace(pane, old, scene, state);
+      pane.show(makeShown(scene, shownStep, state), state, this.#theme, newLayout);
+      title.textContent = steps.length > 1 ? (i === 0 ? (shownStep.to === 0 ? "Before" : `Before, step ${shownStep.to}`) : shownStep.to === scene.lastStep ? "After" : `After, step ${shownStep.to}`) : "";
+    });
+    if (newLayout && old !== null) this.#animateLayout(old, scene);
+    if (!this.#framed) this.#frameFirst();
+  }
+
+  #animateLayout(old: Scene, scene: Scene): void {
+    const change = layoutChange(old, scene);
+    if (change === null) return;
+    const panes = this.#sides.map((side) => side.pane);
+    for (const pane of panes) pane.setMoving(change.moving);
+    this.#layout.start(
+      DURATION.layout,
+      (t) => {
+        change.move(t);
+        for (const pane of panes) pane.setMoving(change.moving);
+      },
+      () => {
+        for (const pane of panes) pane.setMoving(null);
+      },
+    );
+  }
+
+  /** The first look: as wide as fits at a readable size, from the top. */
+  #frameFirst(): void {
+    const pane = this.#sides[0]?.pane;
+    const world = pane?.world();
+    if (pane === undefined || world == null || pane.width === 0) return;
+    this.#framed = true;
+    const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 14, 0.85);
+    for (const side of this.#sides) {
+      side.pane.camera.copyFrom(camera);
+      side.pane.moved();
+    }
+    this.#moved(pane);
+  }
+
+  /** While stepping, what the step took and made comes into view. */
+  #frameStep(state: State): void {
+    const { scene } = state;
+    const pane = this.#sides[0]?.pane;
+    if (scene === null || pane === undefined || state.step === 0) return;
+    const ids = [...scene.stepTaken(state.step), ...scene.stepMade(state.step)].map((row) => scene.nodes.id(row));
+    const box = boxOf(scene, ids, state);
+    if (box === null) return;
+    if (state.teaching) {
+      this.#glide(Camera.fitting(box, pane.width, pane.height, 70, 1.3));
+      return;
+    }
+    const first = ids.find((id) => boxOf(scene, [id], state) !== null);
+    if (first !== undefined) this.#centre(first, false);
+  }
+
+  /** One pane, or two for Split. */
+  #arrange(state: State): void {
+    const wanted = state.view === "split" ? 2 : 1;
+    while (this.#sides.length > wanted) this.#sides.pop()?.close();
+    while (this.#sides.length < wanted) this.#sides.push(this.#makeSide());
+    this.element.classList.toggle("ls-two", wanted === 2);
+  }
+
+  #makeSide(): Side {
+    const pane = new Pane();
+    const first = this.#sides[0];
+    if (first !== undefined) pane.camera.copyFrom(first.pane.camera);
+    const mirror = new Mirror("Graph");
+    const title = document.createElement("div");
+    title.className = "ls-pane-title";
+    pane.element.append(title, mirror.element);
+    this.element.insertBefore(pane.element, this.#zoomer.element);
+    const stop = addGestures(pane, {
+      moved: () => this.#moved(pane),
+      hover: (place) => this.#hover(pane, place),
+      click: (place) => this.#click(pane, place, "click"),
+      doubleClick: (place) => this.#click(pane, place, "double"),
+      menu: (place) => this.#openMenu(pane, place),
+      // Scrolling past the widget must not be caught: the wheel zooms once the graph is used, or with Ctrl.
+      takesWheel: (event) => event.ctrlKey || event.metaKey || this.root.contains(document.activeElement) || !this.store.state.live,
+    });
+    pane.onMoved = () => this.#moved(pane);
+    pane.onDrawn = () => {
+      this.root.dataset["lsReady"] = "true";
+      this.#mirrorSoon();
+    };
+    pane.onSized = (firstTime) => {
+      if (firstTime && !this.#framed && pane.shown !== null) this.#frameFirst();
+    };
+    return {
+      pane,
+      mirror,
+      title,
+      close: () => {
+        stop();
+        pane.close();
+      },
+    };
+  }
+
+  #moved(pane: Pane): void {
+    for (const side of this.#sides) {
+      if (side.pane === pane) continue;
+      side.pane.camera.copyFrom(pane.camera);
+      side.pane.moved();
+    }
+    this.#zoomer.show(pane.camera.zoom);
+    this.#tip.show(null, null, this.store.state, 0, 0);
+  }
+
+  #hover(pane: Pane, place: PointerPlace | null): void {
+    const { state } = this.store;
+    const hit = place === null ? null : pane.hitTest(place.x, place.y);
+    this.store.hover(hoverOf(hit));
+    pane.element.classList.toggle("ls-pointing", hit !== null && hit.kind !== "edge" && (hit.kind !== "module" || hit.header));
+    const box = pane.element.getBoundingClientRect();
+    const here = this.element.getBoundingClientRect();
+    this.#tip.show(this.#menu.open ? null : hit, state.scene, state, (place?.x ?? 0) + box.left - here.left, (place?.y ?? 0) + box.top - here.top);
+  }
+
+  #click(pane: Pane, place: PointerPlace, how: "click" | "double"): void {
+    this.#menu.hide(false);
+    if (!this.root.contains(document.activeElement) || document.activeElement?.closest(".ls-graph") === null) this.root.focus({ preventScroll: true });
+    this.#tip.show(null, null, this.store.state, 0, 0);
+    const { camera } = pane;
+    act(this.store, pane.hitTest(place.x, place.y), how, place.additive, (row) => {
+      const { x, y } = this.store.state.scene?.modules ?? { x: [], y: [] };
+      return camera.toScreenX(x[row] ?? 0) + 20 * Math.max(1, camera.zoom) >= place.x && camera.toScreenY(y[row] ?? 0) + 24 * Math.max(1, camera.zoom) >= place.y;
+    });
+  }
+
+  #openMenu(pane: Pane, place: PointerPlace): void {
+    const here = this.element.getBoundingClientRect();
+    this.#tip.show(null, null, this.store.state, 0, 0);
+    if (!this.root.contains(document.activeElement)) this.root.focus({ preventScroll: true });
+    this.#menu.show(pane.hitTest(place.x, place.y), this.store.state, place.clientX - here.left, place.clientY - here.top);
+  }
+
+  #themeChanged(): void {
+    this.#theme = readTheme(this.root);
+    for (const { pane } of this.#sides) {
+      pane.attend(this.store.state, this.#theme, true);
+      pane.forgetTexts();
+    }
+  }
+
+  #mirrorSoon(): void {
+    if (this.#mirrorTimer !== 0) return;
+    this.#mirrorTimer = window.setTimeout(() => {
+      this.#mirrorTimer = 0;
+      for (const { pane, mirror } of this.#sides) mirror.update(pane, this.store.state);
+    }, MIRROR_EVERY);
   }
 }

@@ -1,0 +1,134 @@
+/** Module boxes: alternating grounds, a header with name and what is inside. */
+import type { Scene } from "../scene";
+import { font, type Frame, roundRect } from "./frame";
+import { Detail } from "./lod";
+
+export const HEADER = 22;
+const RADIUS = 7;
+
+const depths = new WeakMap<Scene, Uint8Array>();
+
+function depthsOf(scene: Scene): Uint8Array {
+  let depth = depths.get(scene);
+  if (depth === undefined) {
+    depth = new Uint8Array(scene.modules.length);
+    // Parents come before their children in the table.
+    for (let row = 1; row < depth.length; row++) depth[row] = Math.min(255, (depth[scene.modules.parent[row]] ?? 0) + 1);
+    depths.set(scene, depth);
+  }
+  return depth;
+}
+
+export function drawModules(frame: Frame): void {
+  const { context, theme, scene, modules, px } = frame;
+  const depth = depthsOf(scene);
+  context.lineWidth = Math.max(1, px);
+  for (const row of frame.moduleRows) {
+    if (scene.modules.path(row) === "") continue; // the root is the whole pane
+    const [x, y, w, h] = [modules.x[row] as number, modules.y[row] as number, modules.w[row] as number, modules.h[row] as number];
+    roundRect(context, x, y, w, h, RADIUS);
+    context.fillStyle = depth[row] % 2 === 1 ? theme.group : theme.group2;
+    context.fill();
+    if (!scene.modules.open[row]) {
+      // A closed module is a thing to look into: its ground is a little stronger than an open one's.
+      context.globalAlpha = 0.55;
+      context.fillStyle = theme.grid;
+      context.fill();
+      context.globalAlpha = 1;
+    }
+    context.strokeStyle = theme.groupBorder;
+    context.stroke();
+  }
+}
+
+/** Names last, over the edges' bundles: a header is never crossed out by a line. */
+export function drawModuleHeaders(frame: Frame): void {
+  for (const row of frame.moduleRows) if (frame.scene.modules.path(row) !== "") drawHeader(frame, row);
+}
+
+function drawHeader(frame: Frame, row: number): void {
+  const { context, theme, scene, modules, zoom } = frame;
+  const open = scene.modules.open[row] !== 0;
+  const x = modules.x[row] as number;
+  const y = modules.y[row] as number;
+  const w = modules.w[row] as number;
+  const h = modules.h[row] as number;
+  // Seen from afar a name keeps a readable size as long as its box has room for it.
+  const scale = Math.max(1, Math.min(10.5 / 11 / zoom, (h * 0.8) / HEADER, frame.detail === Detail.blocks ? 40 : 2.2));
+  if (11 * scale * zoom * frame.ratio < 9 || w * zoom < 44) return;
+  const middle = open || h < HEADER * scale * 1.5 ? y + Math.min(h, HEADER * scale) / 2 : y + h / 2;
+
+  context.save();
+  context.translate(x, middle);
+  context.scale(scale, scale);
+  const width = w / scale;
+  triangle(context, 10, 0, open, theme.text2);
+  context.textBaseline = "middle";
+  const label = font(11, theme.ui, 600);
+  const room = width - 19 - 9;
+  const right = rightText(frame, row);
+  const rightWidth = right.reduce((sum, part) => sum + frame.text.width(part.text, font(11, theme.ui)), 0);
+  const name = scene.modules.label(row) || scene.modules.path(row);
+  const whole = frame.text.width(name.length > 200 ? name.slice(0, 200) : name, label);
+  const both = whole + 14 + rightWidth <= room;
+  const shown = frame.text.fit(name, both ? whole + 1 : room - (rightWidth > 0 && room - rightWidth > 70 ? rightWidth + 14 : 0), label);
+  context.font = label;
+  context.fillStyle = theme.text;
+  context.fillText(shown, 19, 0.5);
+  if (rightWidth > 0 && (both || room - rightWidth > 70)) {
+    context.font = font(11, theme.ui);
+    let at = width - 9 - rightWidth;
+    for (const part of right) {
+      context.fillStyle = part.colour;
+      context.fillText(part.text, at, 0.5);
+      at += frame.text.width(part.text, context.font);
+    }
+  }
+  context.restore();
+}
+
+interface Part {
+  text: string;
+  colour: string;
+}
+
+function rightText(frame: Frame, row: number): Part[] {
+  const { scene, theme, shown } = frame;
+  const { modules } = scene;
+  if (shown.comparing) {
+    const removed = shown.changes.removed[row];
+    const added = shown.changes.added[row];
+    const parts: Part[] = [];
+    if (removed > 0) parts.push({ text: `−${removed}`, colour: theme.fail });
+    if (added > 0) parts.push({ text: removed > 0 ? `  +${added}` : `+${added}`, colour: theme.pass });
+    return parts.length > 0 ? parts : [{ text: "unchanged", colour: theme.text2 }];
+  }
+  if (modules.open[row]) return [{ text: plainType(modules.type(row)), colour: theme.text2 }];
+  // At a step in between only the ends are known without counting, and the end is where it is going.
+  const operators = shown.to === 0 ? modules.ops[row] : modules.ops_after[row];
+  const parts: Part[] = [{ text: `${operators} ${operators === 1 ? "op" : "ops"}`, colour: theme.text2 }];
+  if (modules.matched[row] > 0) parts.push({ text: ` · ${modules.matched[row]} matched`, colour: theme.text2 });
+  if (modules.near[row] > 0) parts.push({ text: ` · ${modules.near[row]} near`, colour: theme.near });
+  return parts;
+}
+
+/** A type comes with its package; its own name says enough here. */
+function plainType(type: string): string {
+  const name = type.slice(type.lastIndexOf(".") + 1);
+  return name.length > 40 ? `${name.slice(0, 24)}…${name.slice(-12)}` : name;
+}
+
+function triangle(context: CanvasRenderingContext2D, x: number, y: number, open: boolean, colour: string): void {
+  context.fillStyle = colour;
+  context.beginPath();
+  if (open) {
+    context.moveTo(x - 4, y - 2);
+    context.lineTo(x + 4, y - 2);
+    context.lineTo(x, y + 3);
+  } else {
+    context.moveTo(x - 2, y - 4);
+    context.lineTo(x + 3, y);
+    context.lineTo(x - 2, y + 4);
+  }
+  context.fill();
+}

@@ -1,0 +1,63 @@
+/** What one pane shows of a scene: a fate for every node and route, and the hulls. Made anew when a step or view changes. */
+import { fate, Fate } from "../lives";
+import { Kind, type Scene } from "../scene";
+import { Hulls } from "./hulls_shown";
+
+export class Shown {
+  /** By row: a `Fate`; absent also for what a closed module or "hide constants" hides. */
+  readonly nodes: Uint8Array;
+  readonly routes: Uint8Array;
+  readonly comparing: boolean;
+  #hulls: Hulls | null = null;
+  #changes: { removed: Int32Array; added: Int32Array } | null = null;
+
+  constructor(
+    readonly scene: Scene,
+    readonly from: number,
+    readonly to: number,
+    readonly constants: boolean,
+    /** Nodes whose constants are shown even while constants are hidden. */
+    readonly around: ReadonlySet<number>,
+  ) {
+    this.comparing = from !== to;
+    this.nodes = new Uint8Array(scene.nodes.length);
+    this.routes = new Uint8Array(scene.routes.length);
+    const { born, died, kind } = scene.nodes;
+    for (let node = 0; node < this.nodes.length; node++) {
+      if (!scene.nodeVisible(node)) continue;
+      if (kind[node] === Kind.constant && !constants && !this.#feedsAround(node)) continue;
+      this.nodes[node] = fate(born[node], died[node], from, to);
+    }
+    const { src, dst, src_module, dst_module } = scene.routes;
+    for (let route = 0; route < this.routes.length; route++) {
+      if (!src_module[route] && this.nodes[src[route]] === Fate.absent) continue;
+      if (!dst_module[route] && this.nodes[dst[route]] === Fate.absent) continue;
+      this.routes[route] = fate(scene.routes.born[route], scene.routes.died[route], from, to);
+    }
+  }
+
+  get hulls(): Hulls {
+    const steps = this.comparing ? [this.from, this.to] : [this.to];
+    return (this.#hulls ??= new Hulls(this.scene, steps, (node) => this.nodes[node] !== Fate.absent));
+  }
+
+  /** Operators removed and added inside each module, closed or not. */
+  get changes(): { removed: Int32Array; added: Int32Array } {
+    if (this.#changes !== null) return this.#changes;
+    const { modules, nodes } = this.scene;
+    const removed = new Int32Array(modules.length);
+    const added = new Int32Array(modules.length);
+    for (let node = 0; node < nodes.length; node++) {
+      if (nodes.kind[node] !== Kind.operator) continue;
+      const change = fate(nodes.born[node], nodes.died[node], this.from, this.to);
+      if (change === Fate.removed) for (let row = nodes.module[node]; row >= 0; row = modules.parent[row]) removed[row]++;
+      else if (change === Fate.added) for (let row = nodes.module[node]; row >= 0; row = modules.parent[row]) added[row]++;
+    }
+    return (this.#changes = { removed, added });
+  }
+
+  #feedsAround(node: number): boolean {
+    if (this.around.size === 0) return false;
+    return this.scene.edgesFrom(node).some((edge) => this.around.has(this.scene.edges.dst[edge]));
+  }
+}
