@@ -42,8 +42,8 @@ async function build() {
     total += size;
     console.log(`${name.padEnd(14)}${(size / 1024).toFixed(1).padStart(7)} KiB`);
   }
-  if (total > LIMIT_KB * 1000) {
-    throw new Error(`the bundle is ${(total / 1000).toFixed(1)} kB, more than the ${LIMIT_KB} kB it may be.`);
+  if (total > LIMIT_KIB * 1024) {
+    throw new Error(`the bundle is ${(total / 1024).toFixed(1)} KiB, more than the ${LIMIT_KIB} KiB it may be.`);
   }
 }
 
