@@ -254,25 +254,28 @@ def _bound_at(
 ) -> tuple[int, int] | None:
     target = user.target
     args: tuple[Any, ...] = user.args
+    first = args[0] if args else None
+    second = args[1] if len(args) > 1 else None
     if target in _LOOKUPS:
         position, table = _LOOKUPS[target]
         if len(args) > position and args[position] is index:
             shape = _shape(args[table])
             return (0, shape[0] if target is not aten.take.default else math.prod(shape))
     elif target in _ALONG_DIM and len(args) > 2 and args[2] is index:
-        shape = _shape(args[0])
-        return (0, shape[args[1]]) if shape and isinstance(args[1], int) else (0, 1)
+        shape = _shape(first)
+        return (0, shape[second]) if isinstance(second, int) else (0, 1)
     elif target in (aten.index.Tensor, aten.index_put.default, aten.index_put_.default):
-        indices = args[1] if isinstance(args[1], (list, tuple)) else ()
-        sizes = [size for size, item in zip(_shape(args[0]), indices, strict=False) if item is index]
+        indices = second if isinstance(second, (list, tuple)) else ()
+        shape = _shape(first)
+        sizes = [size for size, item in zip(shape, indices, strict=False) if item is index]
         if sizes:
             return 0, min(sizes)
     elif target in (aten.nll_loss.default, aten.nll_loss_nd.default, aten.cross_entropy_loss.default):
-        if len(args) > 1 and args[1] is index:
-            shape = _shape(args[0])
+        if second is index:
+            shape = _shape(first)
             return 0, shape[1] if len(shape) > 1 else shape[0]
-    elif target is aten.one_hot.default and len(args) > 1 and isinstance(args[1], int) and args[1] > 0:
-        return 0, args[1]
+    elif target is aten.one_hot.default and isinstance(second, int) and second > 0:
+        return 0, second
     elif isinstance(value := user.meta.get("val"), torch.SymInt):
         return _range_of(exported, value)
     return None

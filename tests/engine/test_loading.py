@@ -103,10 +103,13 @@ def test_the_tensors_are_those_that_torch_opens(saved: Path) -> None:
     for mine, theirs in ((ours.state_dict, plain.state_dict), (ours.constants, plain.constants)):
         assert list(mine) == list(theirs)
         for name, tensor in theirs.items():
-            assert type(mine[name]) is type(tensor)
-            assert mine[name].requires_grad == tensor.requires_grad
-            assert mine[name].stride() == tensor.stride()
-            assert torch.equal(mine[name], tensor)
+            opened = mine[name]
+            assert isinstance(tensor, torch.Tensor)
+            assert isinstance(opened, torch.Tensor)
+            assert type(opened) is type(tensor)
+            assert opened.requires_grad == tensor.requires_grad
+            assert opened.stride() == tensor.stride()
+            assert torch.equal(opened, tensor)
     mine, theirs = pytree.tree_leaves(ours.example_inputs), pytree.tree_leaves(plain.example_inputs)
     torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
 

@@ -127,4 +127,4 @@ def _dict(inner: Any) -> _Decoder:
 
 
 def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind, globalns=vars(schema))
+    return typing.get_type_hints(kind, globalns=dict(vars(schema)))
