@@ -1,7 +1,7 @@
 // Bundles the front end for anywidget (one ES module, one style sheet), or, with --tests, builds and runs its unit tests.
 
 import { spawnSync } from "node:child_process";
-import { mkdir, readdir, rm, stat } from "node:fs/promises";
+import { copyFile, mkdir, readdir, rm, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -74,10 +74,18 @@ async function runTests() {
   process.exitCode = status ?? 1;
 }
 
-const modes = { build, "--watch": watch, "--tests": runTests };
+/** The widget on a made-up network, for looking at it and for browser tests that need no kernel: build/page/page.html. */
+async function buildPage() {
+  const page = join(here, "build", "page");
+  await mkdir(page, { recursive: true });
+  await esbuild.build({ ...common, entryPoints: ["tests/page/page.ts"], outdir: page, platform: "browser", sourcemap: "inline" });
+  await copyFile(join(here, "tests", "page", "page.html"), join(page, "page.html"));
+}
+
+const modes = { build, "--watch": watch, "--tests": runTests, "--page": buildPage };
 const mode = modes[process.argv[2] ?? "build"];
 try {
-  if (mode === undefined) throw new Error(`unknown option ${process.argv[2]}; known are --watch and --tests.`);
+  if (mode === undefined) throw new Error(`unknown option ${process.argv[2]}; known are --watch, --tests and --page.`);
   await mode();
 } catch (error) {
   // What esbuild found wrong it has printed already, with its place in the source.

@@ -38,7 +38,7 @@ export class EventReader {
         store.fail(REGIONS.find((region) => region === event.where) ?? "graph", event.sentence);
         break;
     }
-    if ("state" in event && event.state !== "measuring" && event.sentence !== "" && this.#current(event.revision)) store.say(event.sentence);
+    if ("state" in event && event.state !== "measuring" && event.sentence !== "" && this.#current(event.revision)) store.say(event.sentence, false);
   }
 
   #scene(event: Event & { type: "scene" }, buffer: DataView | null): void {
@@ -54,7 +54,7 @@ export class EventReader {
       const changed = before.scene?.revision !== scene.revision;
       store.update({ scene, step, progress, errors, ...(changed ? { whatIf: {} } : {}) });
       store.sceneArrived();
-      if (before.scene !== null && event.reason !== "") store.say(event.reason);
+      if (before.scene !== null && event.reason !== "") store.say(event.reason, false);
     } catch (error) {
       store.fail("graph", error instanceof Error ? error.message : String(error));
     }

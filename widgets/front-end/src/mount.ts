@@ -64,6 +64,8 @@ export function mount(el: HTMLElement, client: Client, options: Options): () => 
   const live = region("live");
   live.setAttribute("aria-live", "polite");
 
+  // In the page before anything is drawn: colours and sizes are read from it.
+  el.append(root);
   const store = new Store(client);
   if (options.panels !== undefined) store.update({ panels: options.panels });
   const view = new GraphView(graph, root, store);
@@ -92,7 +94,6 @@ export function mount(el: HTMLElement, client: Client, options: Options): () => 
   root.lowerscope = { state: () => store.state, scene: () => store.state.scene, store };
   root.hitTest = (x, y) => view.hitTest(x, y);
   root.nodeRect = (id) => view.nodeRect(id);
-  el.append(root);
 
   return () => {
     observer.disconnect();

@@ -80,8 +80,8 @@ export interface State {
   kernel: "idle" | "waiting" | "busy" | "gone";
   live: boolean;
   errors: Readonly<Partial<Record<Region, string>>>;
-  /** Last thing said, for aria-live and the toast. */
-  said: { text: string; serial: number };
+  /** Last thing said, for aria-live; aloud also as a toast (what shows elsewhere on screen anyway is not). */
+  said: { text: string; serial: number; aloud: boolean };
   /** Text that could not be put on the clipboard, shown to be copied by hand. */
   copied: { text: string; format: string } | null;
 
@@ -131,7 +131,7 @@ export function initialState(live: boolean): State {
     kernel: "idle",
     live,
     errors: {},
-    said: { text: "", serial: 0 },
+    said: { text: "", serial: 0, aloud: false },
     copied: null,
     width: "medium",
     tab: "graph",

@@ -88,8 +88,8 @@ export class Store {
     this.#ask({ type: "ready" }, "graph");
   }
 
-  say(text: string): void {
-    this.update({ said: { text, serial: this.state.said.serial + 1 } });
+  say(text: string, aloud = true): void {
+    this.update({ said: { text, serial: this.state.said.serial + 1, aloud } });
   }
 
   fail(region: Region, sentence: string): void {

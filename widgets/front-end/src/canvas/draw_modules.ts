@@ -12,8 +12,11 @@ function depthsOf(scene: Scene): Uint8Array {
   let depth = depths.get(scene);
   if (depth === undefined) {
     depth = new Uint8Array(scene.modules.length);
-    // Parents come before their children in the table.
-    for (let row = 1; row < depth.length; row++) depth[row] = Math.min(255, (depth[scene.modules.parent[row]] ?? 0) + 1);
+    // Parents come before their children in the table. Only boxes that are drawn nest.
+    for (let row = 1; row < depth.length; row++) {
+      const drawn = scene.moduleVisible(row) && scene.modules.path(row) !== "" ? 1 : 0;
+      depth[row] = Math.min(255, (depth[scene.modules.parent[row]] ?? 0) + drawn);
+    }
     depths.set(scene, depth);
   }
   return depth;

@@ -156,7 +156,7 @@ function drawLabel(frame: Frame, row: number, fate: number, pill: boolean, alpha
     context.font = font(12, theme.ui, 700);
     context.fillStyle = fate === Fate.added ? theme.pass : theme.fail;
     context.fillText(fate === Fate.added ? "+" : "−", x + 6, middle);
-    start = x + 17;
+    start = x + 19;
   }
   const detail = scene.nodes.detail(row);
   const full = frame.detail === Detail.full && !comparing;
@@ -188,8 +188,16 @@ function drawLabel(frame: Frame, row: number, fate: number, pill: boolean, alpha
   if (full) context.fillText(text.fit(detail, detailRoom, small), start, y + h / 2 + 6);
   else {
     context.textAlign = "right";
-    context.fillText(text.fit(detail, detailRoom, small), x + w - 7, middle);
+    context.fillText(shorten(frame, detail, detailRoom, small), x + w - 7, middle);
     context.textAlign = "left";
+  }
+}
+
+/** A detail is a list, most telling part first: it loses parts from its end, and is left out rather than cut. */
+function shorten(frame: Frame, detail: string, room: number, label: string): string {
+  if (detail.length > 80) return frame.text.fit(detail, room, label);
+  for (let said = detail; ; said = said.slice(0, Math.max(0, said.lastIndexOf(", ")))) {
+    if (said === "" || frame.text.width(said, label) <= room) return said;
   }
 }
 

@@ -207,7 +207,7 @@ export class GraphView {
     const world = pane?.world();
     if (pane === undefined || world == null || pane.width === 0) return;
     this.#framed = true;
-    const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 14, 0.85);
+    const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 12, 0.82);
     for (const side of this.#sides) {
       side.pane.camera.copyFrom(camera);
       side.pane.moved();

@@ -38,7 +38,7 @@ export function Toasts(): JSX.Element {
             </div>
           ),
       )}
-      {said.text !== "" && said.serial > gone && (
+      {said.aloud && said.text !== "" && said.serial > gone && (
         // It is read out by the live region of the frame: not twice.
         <div class="ls-toast" aria-hidden="true" data-ls="toast">
           <span>{brief(said.text, 400)}</span>
