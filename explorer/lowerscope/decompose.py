@@ -18,6 +18,7 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
+from lowerscope.fake_run import Undescribable, describe
 from lowerscope.ops import is_own
 
 
@@ -54,11 +55,14 @@ _KEPT = frozenset({torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int, t
 
 def decomposition(node: Node) -> Decomposition | None:
     """The decomposition of the call at `node`, or None when torch leaves these arguments as they are."""
+    try:
+        key: Any = (node.target, describe(node.args), describe(node.kwargs), _places(node))
+        if key in _MEMO:
+            return _MEMO[key]
+    except (Undescribable, TypeError):  # symbolic sizes, or an argument that cannot be hashed
+        key = None
     leaves, structure = pytree.tree_flatten((node.args, dict(node.kwargs)))
     values = [leaf.meta.get("val") if isinstance(leaf, Node) else leaf for leaf in leaves]
-    key = _key(node.target, leaves, values, structure)
-    if key is not None and key in _MEMO:
-        return _MEMO[key]
     found = _trace(node.target, leaves, values, structure)
     if key is not None:
         if len(_MEMO) >= _MEMO_LIMIT:
@@ -91,21 +95,6 @@ def _trace(target: Any, leaves: list[Any], values: list[Any], structure: Any) ->
     return Decomposition(graph)
 
 
-def _key(target: Any, leaves: list[Any], values: list[Any], structure: Any) -> Any:
-    """A hashable description of the call, or None where sizes are symbolic."""
-    parts: list[Any] = [target, str(structure)]
-    for leaf, value in zip(leaves, values, strict=True):
-        if isinstance(value, FakeTensor):
-            sizes = (*value.shape, *value.stride())
-            if any(isinstance(s, torch.SymInt) for s in sizes):
-                return None
-            parts.append((tuple(value.shape), value.stride(), value.dtype, value.requires_grad, isinstance(leaf, Node)))
-        elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return None
-        else:
-            parts.append((type(value), value))
-    try:
-        hash(tuple(parts))
-    except TypeError:
-        return None
-    return tuple(parts)
+def _places(node: Node) -> tuple[int, ...]:
+    """The positions of a call's node arguments: what is a literal is baked into the trace, what is a node is not."""
+    return tuple(i for i, value in enumerate(node.args) if isinstance(value, Node))

@@ -182,7 +182,7 @@ class Editor:
         node.meta.update({k: origin.meta[k] for k in _INHERITED_META if k in origin.meta})
         if like is None:
             node.meta["nn_module_stack"] = self._common_stack(self._match.nodes)
-        node.meta["val"] = self._fake.run(target, args, kwargs) if val is None else self._fake.fresh(val)
+        node.meta["val"] = self._fake.run(target, args, kwargs) if val is None else val
         self._write(node, born=self.step)
         self._made.append(self.id_of(node))
         return node
@@ -341,7 +341,7 @@ class Editor:
     def _insert(self, point: Node, op: str, target: Any, args: Any, kwargs: Any, name: str) -> Node:
         graph = point.graph
         with graph.inserting_before(point):
-            node = graph.create_node(op, target, tuple(args), dict(kwargs), name=name)
+            node = _create(graph, op, target, tuple(args), dict(kwargs), name)
         id = self._prefix[graph] + node.name
         self.nodes[id] = node
         self._journal.append(("new", id))
@@ -435,9 +435,8 @@ class Editor:
         graph._graph_namespace._used_names.discard(name)
         point = self.nodes[following] if following is not None else graph._root
         with graph.inserting_before(point):
-            node = graph.create_node(
-                record.op, record.target, self._nodes_of(record.args), self._nodes_of(record.kwargs), name=name
-            )
+            args, kwargs = self._nodes_of(record.args), self._nodes_of(record.kwargs)
+            node = _create(graph, record.op, record.target, args, kwargs, name)
         keep_name(node, name)
         node.meta = meta
         self.nodes[record.id] = node
@@ -500,6 +499,16 @@ class Editor:
             count += 1
             name = f"{base}_{count}"
         return name
+
+
+def _create(graph: Graph, op: str, target: Any, args: Any, kwargs: Any, name: str) -> Node:
+    # given at once, fx searches the arguments for symbols leaf by leaf, which costs more than all the rest
+    node = graph.create_node(op, target, (), {}, name=name)
+    if args:
+        node.args = args
+    if kwargs:
+        node.kwargs = kwargs
+    return node
 
 
 def _stem(target: Any) -> str:

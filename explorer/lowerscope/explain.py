@@ -165,7 +165,7 @@ def _rows(pattern: Pattern, verdict: Verdict) -> Iterator[ConditionRow]:
             part or entry.part,
             entry.status,
             plain(entry.expected),
-            plain(entry.actual),
+            plain(entry.actual, " and "),
             entry.node,
             sentence,
         )
@@ -173,19 +173,16 @@ def _rows(pattern: Pattern, verdict: Verdict) -> Iterator[ConditionRow]:
 
 def failure_sentence(pattern: Pattern, entry: Entry) -> str:
     """A failed condition as a sentence: what is, what was expected, and why it matters."""
-    says = pattern.says(entry.name)
-    facts = []
-    if entry.actual is not None:
-        facts.append(f"is {plain(entry.actual)}")
-    if entry.expected is not None:
-        facts.append(f"expected {plain(entry.expected)}")
-    where = f" at {entry.node}" if entry.node else ""
+    actual = plain(entry.actual, " and ")
+    where = f" at {entry.node}" if entry.node and entry.node != actual else ""
+    wanted = f"; expected {plain(entry.expected)}" if entry.expected is not None else ""
     because = f" ({entry.because})" if entry.because else ""
-    return f"'{says}' does not hold{where}" + (f": {', '.join(facts)}" if facts else "") + because
+    return f"{pattern.says(entry.name)}: no, {actual or 'it is not so'}{where}{wanted}{because}"
 
 
-def plain(value: Any) -> str:
-    """A condition's value as a reader wants it: shapes as 1×64×8×8, dtypes as f32, choices joined by "or"."""
+
+def plain(value: Any, joint: str = " or ") -> str:
+    """A condition's value as a reader wants it: shapes as 1×64×8×8, dtypes as f32, several values joined by `joint`."""
     if value is None:
         return ""
     if isinstance(value, torch.dtype):
@@ -193,7 +190,7 @@ def plain(value: Any) -> str:
     if isinstance(value, torch.Size) or (isinstance(value, tuple) and value and all(_is_size(v) for v in value)):
         return "×".join(str(v) for v in value) or "scalar"
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return " or ".join(plain(v) if v is not None else "None" for v in value) if value else "none"
+        return joint.join(plain(v) if v is not None else "None" for v in value) if value else "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -12,8 +12,15 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 
+class Undescribable(Exception):
+    """A call whose result depends on more than a key can hold (symbolic sizes)."""
+
+
 class FakeRunner:
-    """Runs single ops in one program's fake mode, memoised by op, shapes, dtypes, strides and literals."""
+    """Runs single ops in one program's fake mode, memoised by op, shapes, dtypes, strides and literals.
+
+    Equal calls share one fake value object: values are read, never written.
+    """
 
     def __init__(self, mode: FakeTensorMode) -> None:
         self.mode = mode
@@ -24,13 +31,16 @@ class FakeRunner:
 
         Whatever the op itself raises on such inputs (a shape that does not fit) comes through.
         """
-        values = map_arg((tuple(args), dict(kwargs)), lambda n: n.meta.get("val"))
-        key = self._key(target, values)
-        if key is not None and key in self._memo:
-            return self.fresh(self._memo[key])
+        try:
+            key: Any = (target, describe(tuple(args)), describe(kwargs))
+            if key in self._memo:
+                return self._memo[key]
+        except (Undescribable, TypeError):  # TypeError: an argument that cannot be hashed
+            key = None
+        values: Any = map_arg((tuple(args), dict(kwargs)), lambda n: n.meta.get("val"))
         with self.mode, torch.no_grad():
             result = target(*values[0], **values[1])
-        if key is not None and not pytree.tree_any(_is_symbolic, result):
+        if key is not None and not pytree.tree_any(is_symbolic, result):
             self._memo[key] = result
         return result
 
@@ -38,38 +48,29 @@ class FakeRunner:
         """The fake value of a constant."""
         return self.mode.from_tensor(tensor, static_shapes=True)
 
-    def fresh(self, result: Any) -> Any:
-        """An equal fake value of its own: nodes that shared one would be tied together as aliases."""
 
-        def fresh(value: Any) -> Any:
-            if not isinstance(value, torch.Tensor) or _is_symbolic(value):
-                return value
-            with self.mode:
-                return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
+def describe(value: Any) -> Any:
+    """A hashable description of an argument: of a node its tensor's shape, strides, dtype and device, else the literal.
 
-        return pytree.tree_map(fresh, result)
-
-    def _key(self, target: Any, values: Any) -> Any:
-        """A hashable description of the call, or None when sizes are symbolic or something in it cannot be described."""
-        flat, spec = pytree.tree_flatten(values)
-        parts: list[Any] = [target, str(spec)]
-        for value in flat:
-            if isinstance(value, torch.Tensor):
-                if _is_symbolic(value):
-                    return None
-                parts.append((tuple(value.shape), value.stride(), value.dtype, value.device))
-            elif isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, Node)):
-                return None
-            else:
-                parts.append((type(value), value))
-        try:
-            hash(tuple(parts))
-        except TypeError:
-            return None
-        return tuple(parts)
-
-
-def _is_symbolic(value: Any) -> bool:
+    Undescribable: something in it is symbolic.
+    """
+    if isinstance(value, Node):
+        value = value.meta.get("val")
     if isinstance(value, torch.Tensor):
-        return any(isinstance(s, torch.SymInt) for s in (*value.shape, *value.stride()))
+        if is_symbolic(value):
+            raise Undescribable
+        return (value.shape, value.stride(), value.dtype, value.device, value.requires_grad)
+    if isinstance(value, (list, tuple)):
+        return tuple([describe(v) for v in value])
+    if isinstance(value, Mapping):
+        return tuple([(k, describe(v)) for k, v in value.items()])
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        raise Undescribable
+    return (type(value), value)
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether a fake value has a size that is not a number."""
+    if isinstance(value, torch.Tensor):
+        return isinstance(value, FakeTensor) and value._has_symbolic_sizes_strides
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))

@@ -12,6 +12,7 @@ from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from lowerscope.ops import display_name
 
 if TYPE_CHECKING:
+    from lowerscope.ledger import NodeRecord
     from lowerscope.program import Program
 
 # Questions about a tensor that a runtime answers from its shape, and guards: nothing is computed.
@@ -42,7 +43,7 @@ _CONTEXTS = frozenset({"wrap_with_set_grad_enabled", "wrap_with_autocast"})
 _WRAPPED = {"auto_functionalized": 0, "auto_functionalized_v2": 0, "with_effects": 1}
 
 
-def is_operator(node: torch.fx.Node) -> bool:
+def is_operator(node: torch.fx.Node | NodeRecord) -> bool:
     """Whether `node` computes: getitem, arithmetic on sizes, shape questions and asserts do not.
 
     Whether the node is dead is a question about its graph: see `operators`.
@@ -65,12 +66,12 @@ def op_name(target: Any) -> str:
     return display_name(target)
 
 
-def node_op_name(node: torch.fx.Node) -> str:
+def node_op_name(node: torch.fx.Node | NodeRecord) -> str:
     """`op_name` of what a node runs: of the wrapped operator where the node's target only functionalises it."""
     return op_name(effective_target(node))
 
 
-def effective_target(node: torch.fx.Node) -> Any:
+def effective_target(node: torch.fx.Node | NodeRecord) -> Any:
     """The operator that a node runs: its target, or the operator which that higher-order target wraps."""
     target = node.target
     if isinstance(target, HigherOrderOperator) and target.name() in _WRAPPED:
