@@ -1,0 +1,222 @@
+"""Layout: boxes and edge routes of nested modules and the nodes in them, top to bottom, by graphlay's compound layout.
+
+One function, `lay_out`, so that nothing else knows which engine does it. The engine holds the interpreter lock and
+cannot be stopped, so large graphs are laid out by a process of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import graphlay
+import numpy as np
+
+from lowerscope.errors import LowerscopeError
+
+NODE_HEIGHT = 24.0
+HEADER = 22.0
+GAP = 16.0  # between rows, so that their pitch is 40, and between groups
+PADDING = 12.0
+STUB = 12.0
+LONGEST_EDGE = 20  #: ranks; one mask that feeds every block otherwise costs a minute
+IN_PROCESS = 3000  #: items; more are laid out by a process of their own
+
+_OPTIONS: dict[str, Any] = {
+    "direction": "topbottom",
+    "spacing": {
+        "layer_gap": GAP,
+        "node_gap": 24.0,
+        "dummy_gap": 14.0,
+        "port_gap": 10.0,
+        "port_stroke_clear": 6.0,
+        "stub": 6.0,
+        "bundle_lane_gap": 6.0,
+        "isolated_gap": GAP,
+        "compound_padding": PADDING,
+        "compound_header": HEADER,
+    },
+    "routing": {"style": "orthogonal", "lane_gap": 6.0},
+}
+_CHILD = "import sys, graphlay; sys.stdout.write(graphlay._native.layout(sys.stdin.read()))"
+
+
+class LayoutError(LowerscopeError):
+    """A graph that cannot be laid out."""
+
+
+class LayoutCancelled(Exception):
+    """The layout was asked to stop."""
+
+
+@dataclass(frozen=True)
+class LayoutGraph:
+    """What is laid out. Items are boxes of a size, or, when others name them as `parents`, groups around those.
+
+    sizes: (width, height) of each item, px; a group's are ignored. parents: the group that each item is in, -1 for none.
+    edges: pairs of items, no groups among them.
+    """
+
+    sizes: Sequence[tuple[float, float]]
+    parents: Sequence[int]
+    edges: Sequence[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class LayoutResult:
+    """boxes: float32 [items, 4], x, y (of the top left corner), width, height in px. routes: float32 [points, 2] of each edge,
+    source to target. cut: edges that are only two stubs, whose route is two points at the source and two at the target.
+    size: width and height of the whole."""
+
+    boxes: np.ndarray
+    routes: list[np.ndarray]
+    cut: frozenset[int] = field(default_factory=frozenset)
+    size: tuple[float, float] = (0.0, 0.0)
+
+
+def lay_out(graph: LayoutGraph, cancelled: Callable[[], bool] | None = None) -> LayoutResult:
+    """Lay out `graph`; the same graph always gets the same layout.
+
+    LayoutError: an item or an edge names what is not there, or the engine refuses. LayoutCancelled: `cancelled` said so
+    (only a layout in a process of its own can be stopped once it has begun).
+    """
+    _check(graph)
+    if not graph.sizes:
+        return LayoutResult(np.zeros((0, 4), np.float32), [])
+    cut = long_edges(graph)
+    request = _request(graph, cut)
+    answer = json.loads(_in_process(request) if len(graph.sizes) <= IN_PROCESS else _in_child(request, cancelled))
+    return _result(graph, answer, cut)
+
+
+def long_edges(graph: LayoutGraph) -> frozenset[int]:
+    """The edges that span more than `LONGEST_EDGE` ranks, by the longest path from a source."""
+    readers: list[list[int]] = [[] for _ in graph.sizes]
+    waiting = np.zeros(len(graph.sizes), np.int64)
+    for source, target in graph.edges:
+        readers[source].append(target)
+        waiting[target] += 1
+    rank = [0] * len(graph.sizes)
+    ready = [item for item, count in enumerate(waiting.tolist()) if count == 0]
+    left = waiting.tolist()
+    for item in ready:  # grows while it is walked; what lies on a cycle keeps the rank it has got so far
+        for target in readers[item]:
+            rank[target] = max(rank[target], rank[item] + 1)
+            left[target] -= 1
+            if left[target] == 0:
+                ready.append(target)
+    return frozenset(place for place, (s, t) in enumerate(graph.edges) if rank[t] - rank[s] > LONGEST_EDGE)
+
+
+def _check(graph: LayoutGraph) -> None:
+    count = len(graph.sizes)
+    if len(graph.parents) != count:
+        raise LayoutError(f"{count} items have {len(graph.parents)} parents: give one for each, -1 for none")
+    groups = set(graph.parents) - {-1}
+    for place, parent in enumerate(graph.parents):
+        if not -1 <= parent < count or parent == place:
+            raise LayoutError(
+                f"item {place} is in group {parent}, which is none of the {count} items: give one of them"
+            )
+    for source, target in graph.edges:
+        if not (0 <= source < count and 0 <= target < count):
+            raise LayoutError(f"an edge joins {source} and {target}, of {count} items: both must be among them")
+        if source in groups or target in groups:
+            raise LayoutError(f"an edge joins {source} and {target}, of which one is a group: join what is in it")
+
+
+def _request(graph: LayoutGraph, cut: frozenset[int]) -> str:
+    nodes = []
+    for (width, height), parent in zip(graph.sizes, graph.parents, strict=True):
+        node: dict[str, Any] = {"size": {"width": width, "height": height}, "shape": "box", "key": ""}
+        if parent >= 0:
+            node["parent"] = parent
+        nodes.append(node)
+    edges = [
+        {"source": s, "target": t, "weight": 1.0}
+        for place, (s, t) in enumerate(graph.edges)
+        if place not in cut and s != t
+    ]
+    _known_options()
+    return json.dumps({"graph": {"nodes": nodes, "edges": edges}, "preset": "layered", "options": _OPTIONS})
+
+
+@cache
+def _known_options() -> None:
+    """LayoutError unless the engine has every option that is set here: it ignores the names that it does not know."""
+
+    def walk(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> None:
+        for name, value in given.items():
+            if name not in known:
+                raise LayoutError(
+                    f"graphlay {graphlay.__version__} has no option {path}{name}: install the pinned version"
+                )
+            if isinstance(value, Mapping):
+                walk(value, known[name], f"{path}{name}.")
+
+    walk(_OPTIONS, graphlay.options("layered"), "")
+
+
+def _in_process(request: str) -> str:
+    try:
+        return graphlay._native.layout(request)
+    except graphlay.GraphlayError as error:
+        raise LayoutError(f"this graph cannot be laid out ({error}): collapse some modules") from error
+
+
+def _in_child(request: str, cancelled: Callable[[], bool] | None) -> str:
+    with subprocess.Popen(
+        [sys.executable, "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as child:
+        sent: str | None = request
+        while True:
+            try:
+                output, errors = child.communicate(sent, timeout=0.1)
+                break
+            except subprocess.TimeoutExpired:
+                sent = None
+                if cancelled is not None and cancelled():
+                    child.kill()
+                    raise LayoutCancelled from None
+    if child.returncode != 0:
+        last = errors.strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
+        raise LayoutError(f"this graph cannot be laid out ({last[0]}): collapse some modules")
+    return output
+
+
+def _result(graph: LayoutGraph, answer: Mapping[str, Any], cut: frozenset[int]) -> LayoutResult:
+    corner = answer["bounds"]["min"]
+    x0, y0 = corner["x"], corner["y"]
+    boxes = np.array(
+        [
+            (
+                n["center"]["x"] - n["size"]["width"] / 2 - x0,
+                n["center"]["y"] - n["size"]["height"] / 2 - y0,
+                n["size"]["width"],
+                n["size"]["height"],
+            )
+            for n in answer["nodes"]
+        ],
+        np.float32,
+    )
+    laid = iter(answer["edges"])
+    routes = []
+    for place, (source, target) in enumerate(graph.edges):
+        if place in cut or source == target:
+            routes.append(_stubs(boxes[source], boxes[target]))
+        else:
+            routes.append(np.array([(p["x"] - x0, p["y"] - y0) for p in next(laid)["points"]], np.float32))
+    upper = answer["bounds"]["max"]
+    return LayoutResult(boxes, routes, cut, (upper["x"] - x0, upper["y"] - y0))
+
+
+def _stubs(source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """A short end below the source and one above the target, off the middle, where the edges that are drawn lie."""
+    sx, sy = source[0] + source[2] * 0.8, source[1] + source[3]
+    tx, ty = target[0] + target[2] * 0.8, target[1]
+    return np.array([(sx, sy), (sx, sy + STUB), (tx, ty - STUB), (tx, ty)], np.float32)

@@ -1,0 +1,141 @@
+"""The module tree of a program, as a view draws it: which boxes there are, and in which each node lies."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from lowerscope.ledger import NodeRecord
+from lowerscope.measure.counts import op_name
+
+SUB_GRAPH = "sub-graph"
+
+
+@dataclass(slots=True)
+class Module:
+    """One box. path: "" is the root; type: its class's name, "" when it is never called itself. members: the nodes right in
+    it, by id, in order of birth; children: rows. ops: operators inside of it, in the program before the first step."""
+
+    path: str
+    type: str
+    parent: int
+    depth: int
+    children: list[int] = field(default_factory=list)
+    members: list[str] = field(default_factory=list)
+    ops: int = 0
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition(".")[2]
+
+
+class ModuleTree:
+    """The boxes of all nodes that ever lived. Row 0 is the root; a parent comes before its children.
+
+    A module in which the program has at most one operator (a lone convolution or activation) has no box of its own:
+    its node lies in the box around it. `row_of` gives the row of a node's box. The nodes of a sub-graph of a
+    higher-order op are in a box of the sub-graph's path.
+    """
+
+    def __init__(self, records: Iterable[NodeRecord], operators: frozenset[str]) -> None:
+        """`operators`: ids of the nodes that are operators of the program before the first step."""
+        records = list(records)
+        self._shapes: dict[int, tuple[object, ...]] = {}
+        types, home = _paths(records)
+        size: Counter[str] = Counter()
+        for record in records:
+            if record.id in operators:
+                size.update(_lineage(home[record.id]))
+        boxes = [path for path in types if path == "" or size[path] > 1 or types[path] == SUB_GRAPH]
+        known = set(boxes)
+        self.modules = [Module("", types[""], -1, 0)]
+        self.rows = {"": 0}
+        for path in sorted((p for p in boxes if p), key=lambda p: p.count(".") + p.count("/")):
+            parent = self.rows[next(p for p in _lineage(path)[1:] if p in known)]
+            self.rows[path] = len(self.modules)
+            self.modules.append(Module(path, types[path], parent, self.modules[parent].depth + 1))
+        nearest: dict[str, int] = {}
+        self.row_of: dict[str, int] = {}
+        for record in records:
+            path = home[record.id]
+            if path not in nearest:
+                nearest[path] = self.rows[next(p for p in _lineage(path) if p in known)]
+            row = self.row_of[record.id] = nearest[path]
+            self.modules[row].members.append(record.id)
+        self._order_children(boxes)
+        for module in self.modules:
+            module.ops = size[module.path]
+
+    def _order_children(self, boxes: list[str]) -> None:
+        """Children in the order in which the program first comes to them."""
+        place = {path: i for i, path in enumerate(boxes)}
+        for row, module in enumerate(self.modules[1:], 1):
+            self.modules[module.parent].children.append(row)
+        for module in self.modules:
+            module.children.sort(key=lambda row: place[self.modules[row].path])
+
+    def ancestors(self, row: int) -> list[int]:
+        """The rows from the root to `row`, both included."""
+        chain = []
+        while row >= 0:
+            chain.append(row)
+            row = self.modules[row].parent
+        return chain[::-1]
+
+    def runs(self, row: int, records: Mapping[str, NodeRecord]) -> list[list[int]]:
+        """The children of a module, those that follow one another, count up ("0", "1", ...) and are alike put together."""
+        out: list[list[int]] = []
+        for child in self.modules[row].children:
+            previous = self.modules[out[-1][-1]].name if out else ""
+            name = self.modules[child].name
+            counts = previous.isdigit() and name.isdigit() and int(name) == int(previous) + 1
+            if counts and self._shape(out[-1][-1], records) == self._shape(child, records):
+                out[-1].append(child)
+            else:
+                out.append([child])
+        return out
+
+    def _shape(self, row: int, records: Mapping[str, NodeRecord]) -> tuple[object, ...]:
+        if row in self._shapes:
+            return self._shapes[row]
+        module = self.modules[row]
+        own = tuple(
+            op_name(records[id].target) if records[id].op == "call_function" else records[id].op
+            for id in module.members
+            if records[id].born == 0
+        )
+        below = tuple(self._shape(child, records) for child in module.children)
+        shape = self._shapes[row] = (module.type, own, below)
+        return shape
+
+
+def _paths(records: list[NodeRecord]) -> tuple[dict[str, str], dict[str, str]]:
+    """Every module path in order of first use with the class's name, and the path that each node lies in."""
+    types: dict[str, str] = {"": ""}
+    home: dict[str, str] = {}
+    for record in records:
+        if record.prefix:
+            home[record.id] = record.prefix[:-1]
+            for path in reversed(_lineage(record.prefix[:-1])):
+                types.setdefault(path, SUB_GRAPH)
+            continue
+        for path, kind in record.stack:
+            for above in reversed(_lineage(path)[1:]):
+                types.setdefault(above, "")
+            if not types.get(path):
+                types[path] = kind
+        home[record.id] = record.module
+        types.setdefault(record.module, "")
+    return types, home
+
+
+def _lineage(path: str) -> list[str]:
+    """`path` and the paths around it, up to the root's "". The parts of a sub-graph's path are parted by "/"."""
+    mark = "/" if "/" in path else "."
+    out = [path]
+    while path:
+        path = path.rpartition(mark)[0]
+        out.append(path)
+    return out

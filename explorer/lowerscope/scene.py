@@ -1,0 +1,294 @@
+"""Scenes: what a view draws of a lowering, as columns that travel in one message. Never a tensor.
+
+The tables are those of `widgets/front-end/src/protocol.ts`. A `SceneMaker` keeps what later scenes of the same program
+can use again: texts, layouts, what is opened, and which colour a pattern has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lowerscope import scene_words as words
+from lowerscope.columns import Strings, floats, ints, pack, small
+from lowerscope.folding import OPEN, Folded, Folding
+from lowerscope.labels import shortened
+from lowerscope.ledger import NodeRecord
+from lowerscope.lowering import Lowering
+from lowerscope.module_tree import ModuleTree
+from lowerscope.ops import CATEGORIES
+from lowerscope.recipe import Skip
+from lowerscope.scene_layout import Layouts, Places, place, slots
+from lowerscope.scene_nodes import NodeTable, Writer, flags, node_table
+from lowerscope.tables import reasons_frame
+from lowerscope.verdict import Outcome, Verdict
+
+VERSION = 1
+VERDICTS = tuple(str(outcome) for outcome in Outcome)
+_NOT_DRAWN = (Outcome.NOTHING_TO_FUSE, Outcome.NO_ANCHOR)
+_REASONS_SHOWN, _ANCHORS_SHOWN = 50, 50
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One scene: `tables` of columns by name, and the `header` without them (see the protocol's SceneHeader)."""
+
+    tables: Mapping[str, Mapping[str, np.ndarray]]
+    header: Mapping[str, Any]
+
+    @property
+    def strings(self) -> list[str]:
+        """The strings that string columns index."""
+        return self.header["strings"]
+
+    def message(self) -> tuple[dict[str, Any], bytes]:
+        """The complete header, and the one buffer of all columns."""
+        described, buffer = pack(self.tables)
+        return {**self.header, "tables": described}, buffer
+
+    def texts(self, table: str, column: str) -> list[str]:
+        """A string column as strings."""
+        return [self.strings[index] for index in self.tables[table][column].tolist()]
+
+
+class SceneMaker:
+    """Makes the scenes of one program's lowerings."""
+
+    def __init__(self) -> None:
+        self.strings = Strings()
+        self.folding: Folding | None = None
+        self.layouts = Layouts()
+        self._writer = Writer(self.strings)
+        self._palette = words.Palette()
+        self._tree: ModuleTree | None = None
+        self._lowering: Lowering | None = None
+        self._table: NodeTable | None = None
+
+    def prepare(self, lowering: Lowering) -> tuple[NodeTable, ModuleTree, Folding]:
+        """The tables and the module tree of a lowering, and what is open of it."""
+        if lowering is not self._lowering or self._table is None or self._tree is None:
+            self._table = node_table(lowering, self._writer)
+            records = lowering.ledger.records
+            original = self._table.columns["operator"].astype(bool) & (self._table.columns["born"] == 0)
+            ids = frozenset(self._table.records[row].id for row in np.flatnonzero(original))
+            self._tree = ModuleTree(records.values(), ids)
+            self._lowering = lowering
+        if self.folding is None:
+            near = [v.anchor for v in lowering.verdicts.values() if v.outcome is Outcome.NEAR_MISS]
+            self.folding = Folding.at_first(self._tree, lowering.ledger.records, near)
+        return self._table, self._tree, self.folding
+
+    def scene(
+        self,
+        lowering: Lowering,
+        *,
+        name: str | None = None,
+        revision: int = 0,
+        can_undo: str | None = None,
+        can_redo: str | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Scene:
+        """The scene of `lowering`.
+
+        LayoutError: it cannot be laid out. LayoutCancelled: `cancelled` said so.
+        """
+        table, tree, folding = self.prepare(lowering)
+        folded = folding.fold(tree, lowering.ledger.records)
+        before, after = table.computing(0), table.computing(table.last)
+        module_of = np.array([tree.row_of[r.id] for r in table.records], np.int32)
+        matches, members = self._matches(lowering, table)
+        modules = self._modules(tree, folded, module_of, before, after, matches)
+        texts = [self.strings.all[i] for i in modules["label"]]
+        places = place(
+            table,
+            tree,
+            folded,
+            slots(table, tree, lowering.steps),
+            [f"{text} {modules['ops'][row]} ops · {modules['matched'][row]} matched" for row, text in enumerate(texts)],
+            lambda graph: self.layouts(graph, cancelled),
+        )
+        steps = self._steps(lowering, table, module_of, members)
+        reasons = self._reasons(lowering)
+        header = {
+            "version": VERSION,
+            "strings": list(self.strings.all),
+            "categories": list(CATEGORIES),
+            "verdicts": list(VERDICTS),
+            "patterns": words.pattern_rows(lowering, self._palette),
+            "revision": revision,
+            "program": words.program_facts(
+                lowering, name or lowering.source.name, int(table.alive(0, table.columns).sum()), len(tree.modules)
+            ),
+            "recipe": lowering.recipe.as_dict(),
+            "skips": words.skip_chips(lowering),
+            "can_undo": can_undo,
+            "can_redo": can_redo,
+            "profile": words.profile_fields(lowering),
+            "operators": words.count_rows(table, before, after, self.strings.all),
+            "partitions": None,
+            "reasons": reasons,
+            "notice": words.notice(lowering, reasons),
+        }
+        tables = {
+            "modules": {**modules, **_box_columns(places.modules)},
+            "nodes": self._nodes(table, module_of, places, flags(table, lowering, _covered(lowering))),
+            "edges": {name: table.edges[name] for name in ("src", "dst", "arg", "born", "died")},
+            "routes": {
+                name: small(values) if name in ("src_module", "dst_module", "stub") else values
+                for name, values in places.routes.items()
+            },
+            "points": {"x": floats(places.points[:, 0]), "y": floats(places.points[:, 1])},
+            "matches": matches,
+            "members": {"node": ints(members)},
+            "steps": steps,
+        }
+        return Scene(tables, header)
+
+    # ------------------------------------------------------------------ tables
+    def _nodes(
+        self, table: NodeTable, module_of: np.ndarray, places: Places, flags: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        columns = {name: ints(table.columns[name]) for name in ("id", "op", "label", "detail", "shape", "source")}
+        columns |= {name: small(table.columns[name]) for name in ("category", "kind")}
+        columns |= {"module": ints(module_of), "flags": small(flags)}
+        columns |= {name: ints(table.columns[name]) for name in ("users", "pattern", "born", "died")}
+        return columns | _box_columns(places.nodes)
+
+    def _modules(
+        self,
+        tree: ModuleTree,
+        folded: Folded,
+        module_of: np.ndarray,
+        before: np.ndarray,
+        after: np.ndarray,
+        matches: Mapping[str, np.ndarray],
+    ) -> dict[str, np.ndarray]:
+        count = len(tree.modules)
+        applied = matches["verdict"] == VERDICTS.index(str(Outcome.APPLIED))
+        near = matches["verdict"] == VERDICTS.index(str(Outcome.NEAR_MISS))
+        totals = [np.bincount(module_of[mask], minlength=count) for mask in (before, after)]
+        totals += [np.bincount(module_of[matches["anchor"][mask]], minlength=count) for mask in (applied, near)]
+        for row in range(count - 1, 0, -1):  # children come after their parents
+            for total in totals:
+                total[tree.modules[row].parent] += total[row]
+        labels = [m.path for m in tree.modules]
+        merged = np.zeros(count, np.int32)
+        for first, run in folded.runs.items():
+            labels[first] = f"{tree.modules[first].path}–{tree.modules[run[-1]].name}"
+            merged[first] = len(run)
+            for total in totals:
+                total[first] = total[run].sum()
+        text = self.strings
+        return {
+            "path": ints([text(m.path) for m in tree.modules]),
+            "label": ints([text(shortened(label, 80)) for label in labels]),
+            "type": ints([text(shortened(m.type, 80)) for m in tree.modules]),
+            "parent": ints([m.parent for m in tree.modules]),
+            "open": small([int(state == OPEN) for state in folded.shown]),
+            "ops": ints(totals[0]),
+            "ops_after": ints(totals[1]),
+            "matched": ints(totals[2]),
+            "near": ints(totals[3]),
+            "merged": merged,
+        }
+
+    def _matches(self, lowering: Lowering, table: NodeTable) -> tuple[dict[str, np.ndarray], list[int]]:
+        row_of_pattern = {stage.pattern: row for row, stage in enumerate(lowering.stages)}
+        members: list[int] = []
+        rows: list[tuple[int, ...]] = []
+        for verdict in lowering.verdicts.values():
+            if verdict.outcome in _NOT_DRAWN or verdict.anchor not in table.rows:
+                continue
+            rows.append(self._match(verdict, row_of_pattern, table, members))
+        numbers = np.array(rows, np.int32).reshape(len(rows), len(_MATCH))
+        columns = {name: np.ascontiguousarray(numbers[:, i]) for i, name in enumerate(_MATCH)}
+        return {**columns, "verdict": small(columns["verdict"])}, members
+
+    def _match(
+        self, verdict: Verdict, row_of_pattern: Mapping[str, int], table: NodeTable, members: list[int]
+    ) -> tuple[int, ...]:
+        runs = []
+        for ids in (verdict.nodes, verdict.origins):
+            found = [table.rows[id] for id in dict.fromkeys(ids) if id in table.rows]
+            runs += [len(members), len(found)]
+            members += found
+        return (
+            row_of_pattern[verdict.pattern],
+            VERDICTS.index(str(verdict.outcome)),
+            table.rows[verdict.anchor],
+            *runs,
+            -1 if verdict.step is None else verdict.step,
+            table.rows.get(verdict.fault or "", -1),
+            verdict.passed,
+            verdict.total,
+            self.strings(shortened(verdict.reason)),
+            -1 if verdict.by is None else row_of_pattern.get(verdict.by[0], -1),
+        )
+
+    def _steps(
+        self, lowering: Lowering, table: NodeTable, module_of: np.ndarray, members: list[int]
+    ) -> dict[str, np.ndarray]:
+        row_of_pattern = {stage.pattern: row for row, stage in enumerate(lowering.stages)}
+        operator = table.columns["operator"]
+        rows = []
+        for step in lowering.steps:
+            runs = []
+            delta = 0
+            for ids, sign in ((step.taken, -1), (step.made, 1)):
+                found = [table.rows[id] for id in ids if id in table.rows]
+                runs += [len(members), len(found)]
+                members += found
+                delta += sign * int(operator[found].sum())
+            anchor = table.rows.get(step.anchor)
+            module = 0 if anchor is None else int(module_of[anchor])
+            rows.append((row_of_pattern[step.pattern], module, self.strings(shortened(step.sentence)), delta, *runs))
+        numbers = np.array(rows, np.int32).reshape(len(rows), len(_STEP))
+        return {name: np.ascontiguousarray(numbers[:, i]) for i, name in enumerate(_STEP)}
+
+    def _reasons(self, lowering: Lowering) -> list[dict[str, Any]]:
+        frame = reasons_frame(lowering).head(_REASONS_SHOWN)
+        return [
+            {
+                "pattern": row["pattern"],
+                "condition": row["condition"],
+                "sentence": shortened(row["sentence"]),
+                "count": int(row["count"]),
+                "anchors": list(row["anchors"][:_ANCHORS_SHOWN]),
+            }
+            for row in frame.to_dict("records")
+        ]
+
+
+_MATCH = (
+    "pattern", "verdict", "anchor", "member", "members", "origin", "origins", "step", "fault", "passed", "total", "reason",
+    "by",
+)  # fmt: skip
+_STEP = ("pattern", "module", "sentence", "delta", "taken", "takens", "made", "mades")
+
+
+def make_scene(lowering: Lowering, **facts: Any) -> Scene:
+    """The scene of a lowering, as it is first shown; `facts` are those of `SceneMaker.scene`."""
+    return SceneMaker().scene(lowering, **facts)
+
+
+def _box_columns(boxes: np.ndarray) -> dict[str, np.ndarray]:
+    return {name: floats(boxes[:, i]) for i, name in enumerate("xywh")}
+
+
+def _covered(lowering: Lowering) -> Callable[[NodeRecord], bool] | None:
+    """Whether a skip that names no pattern covers a node or what it came from; None when there is no such skip."""
+    plain: list[Skip] = [s for s in lowering.recipe.skips if s.pattern is None]
+    if not plain:
+        return None
+    ledger = lowering.ledger
+
+    def covered(record: NodeRecord) -> bool:
+        if record.op in ("placeholder", "output"):
+            return False
+        line = ledger.origin(record.id) if record.id in ledger.parents else ()
+        return any(words.covers(skip, ledger.records[id]) for id in (record.id, *line) for skip in plain)
+
+    return covered

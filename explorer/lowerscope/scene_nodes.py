@@ -1,0 +1,212 @@
+"""The node and edge tables of a scene: every node and edge that ever lived, with what is written on and beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowerscope import labels
+from lowerscope.columns import Strings
+from lowerscope.ledger import Ledger, NodeRecord
+from lowerscope.lowering import Lowering
+from lowerscope.measure.counts import is_operator, node_op_name
+from lowerscope.ops import CATEGORIES, category, is_own
+
+SKIPPED, OWN, DELEGATED_BEFORE, DELEGATED_AFTER = 1, 2, 4, 8
+_CHAR = 7.0  # px of a character of a box's text
+_BOX_MIN, _BOX_MAX, _BOX_ROOM = 44.0, 260.0, 26.0
+
+
+class Written(NamedTuple):
+    """What is derived from one record; texts by index."""
+
+    id: int
+    op: int
+    label: int
+    detail: int
+    shape: int
+    source: int
+    category: int
+    kind: int
+    own: int
+    operator: int
+    width: float
+    arguments: tuple[int, ...]
+
+
+class Writer:
+    """Derives what is written on nodes, once for each: a record's texts depend on what it runs, not on its life."""
+
+    def __init__(self, strings: Strings) -> None:
+        self.strings = strings
+        self._known: dict[str, tuple[Any, Any, Any, Written]] = {}
+
+    def __call__(self, record: NodeRecord, records: Mapping[str, NodeRecord], constants: Mapping[str, Any]) -> Written:
+        """What is written on the node of `record`. `constants`: the program's, by placeholder."""
+        known = self._known.get(record.id)
+        if known is not None and known[0] is record.target and known[1] is record.args and known[2] is record.val:
+            return known[3]
+        written = self._derive(record, records, constants)
+        self._known[record.id] = (record.target, record.args, record.val, written)
+        return written
+
+    def _derive(self, record: NodeRecord, records: Mapping[str, NodeRecord], constants: Mapping[str, Any]) -> Written:
+        text = self.strings
+        kind = kind_of(record, constants)
+        op = node_op_name(record) if record.op == "call_function" else record.op  # type: ignore[arg-type]
+        label, detail = labels.short_name(record, kind), labels.detail(record, records)
+        kinds = (
+            category(record.target)
+            if record.op == "call_function"
+            else "constant"
+            if kind == labels.CONSTANT
+            else "other"
+        )
+        characters = len(label) + (len(detail) + 1 if detail else 0)
+        width = min(_BOX_MAX, max(_BOX_MIN, _CHAR * characters + _BOX_ROOM))
+        return Written(
+            text(record.id),
+            text(op),
+            text(labels.shortened(label, 80)),
+            text(detail),
+            text(labels.value_text(record.val)),
+            text(labels.source_text(record.trace)),
+            CATEGORIES.index(kinds),
+            kind,
+            OWN if record.op == "call_function" and is_own(record.target) else 0,
+            int(kind == labels.OPERATOR),
+            width,
+            tuple(text(name) for name in labels.argument_names(record)),
+        )
+
+
+def kind_of(record: NodeRecord, constants: Mapping[str, Any]) -> int:
+    """OPERATOR, CONSTANT, INPUT, OUTPUT or OTHER. A placeholder that a rewrite added is a constant."""
+    if record.op == "placeholder":
+        constant = not record.prefix and (record.born > 0 or record.id in constants)
+        return labels.CONSTANT if constant else labels.INPUT
+    if record.op == "output":
+        return labels.OUTPUT
+    return labels.OPERATOR if is_operator(record) else labels.OTHER  # type: ignore[arg-type]
+
+
+@dataclass
+class NodeTable:
+    """Nodes and edges as columns. rows: id -> row. Lives are [born, died), died -1: alive at the end."""
+
+    rows: dict[str, int]
+    records: list[NodeRecord]
+    written: list[Written]
+    columns: dict[str, np.ndarray]
+    edges: dict[str, np.ndarray]
+    last: int
+
+    def alive(self, step: int, table: Mapping[str, np.ndarray]) -> np.ndarray:
+        """Which rows of `columns` or `edges` are part of the graph after `step`."""
+        return (table["born"] <= step) & ((table["died"] < 0) | (table["died"] > step))
+
+    def computing(self, step: int) -> np.ndarray:
+        """The operators of the graph after `step` on which an output or an effect depends."""
+        alive = self.alive(step, self.columns)
+        edges = self.alive(step, self.edges)
+        source, target = self.edges["src"][edges], self.edges["dst"][edges]
+        needed = np.array([_has_effect(r) for r in self.records], bool) & alive
+        live = alive
+        while True:  # each turn takes away what nobody reads any more
+            users = np.bincount(source[live[target]], minlength=len(alive)) > 0
+            rest = live & (users | needed)
+            if rest.sum() == live.sum():
+                return live & self.columns["operator"].astype(bool)
+            live = rest
+
+
+def node_table(lowering: Lowering, writer: Writer) -> NodeTable:
+    """The tables of a lowering. Columns of `columns`: those of the protocol, without module and box, and `operator`, `width`."""
+    ledger = lowering.ledger
+    records = list(ledger.records.values())
+    constants = lowering.source.constants
+    written = [writer(record, ledger.records, constants) for record in records]
+    rows = {record.id: row for row, record in enumerate(records)}
+    numbers = np.array([w[:10] for w in written], np.int32).reshape(len(records), 10)
+    names = ("id", "op", "label", "detail", "shape", "source", "category", "kind", "own", "operator")
+    columns: dict[str, np.ndarray] = {name: numbers[:, place] for place, name in enumerate(names)}
+    columns["width"] = np.array([w.width for w in written], np.float32)
+    columns["born"] = np.array([r.born for r in records], np.int32)
+    columns["died"] = np.array([-1 if r.died is None else r.died for r in records], np.int32)
+    made_by = _rows_of_patterns(lowering)
+    columns["pattern"] = made_by[columns["born"]]
+    edges = _edges(ledger, rows, records, written)
+    last = len(lowering.steps)
+    columns["users"] = _users(columns, edges, last)
+    return NodeTable(rows, records, written, columns, edges, last)
+
+
+def flags(table: NodeTable, lowering: Lowering, covered: Callable[[NodeRecord], bool] | None) -> np.ndarray:
+    """The flags of every node. `covered`: whether a skip of the recipe covers a node; None when there is no such skip."""
+    out = table.columns["own"].copy()
+    if covered is not None:
+        out |= np.array([SKIPPED if covered(record) else 0 for record in table.records], np.int32)
+    takes = lowering.target.takes
+    if takes is not None:
+        profile = lowering.target.device(lowering.recipe)
+        operators = table.columns["operator"].astype(bool)
+        for step, bit in ((0, DELEGATED_BEFORE), (table.last, DELEGATED_AFTER)):
+            for row in np.flatnonzero(table.alive(step, table.columns) & operators):
+                if takes(table.records[row], profile) is None:
+                    out[row] |= bit
+    return out
+
+
+def _rows_of_patterns(lowering: Lowering) -> np.ndarray:
+    """By step, the row of the pattern that made it; -1 for step 0."""
+    row = {stage.pattern: place for place, stage in enumerate(lowering.stages)}
+    return np.array([-1, *(row[step.pattern] for step in lowering.steps)], np.int32)
+
+
+def _edges(
+    ledger: Ledger, rows: Mapping[str, int], records: list[NodeRecord], written: list[Written]
+) -> dict[str, np.ndarray]:
+    source: list[int] = []
+    target: list[int] = []
+    argument: list[int] = []
+    born: list[int] = []
+    died: list[int] = []
+    later = ledger.edge_born
+    for row, record in enumerate(records):
+        inputs = record.inputs
+        if not inputs:
+            continue
+        source += [rows[id] for id in inputs]
+        target += [row] * len(inputs)
+        argument += written[row].arguments
+        born += [later.get((id, record.id), record.born) for id in inputs] if later else [record.born] * len(inputs)
+        died += [-1 if record.died is None else record.died] * len(inputs)
+    named = dict(zip(zip(source, target, strict=True), argument, strict=True))
+    for edge in ledger.ended_edges:
+        if edge.source not in rows or edge.target not in rows:
+            continue
+        pair = (rows[edge.source], rows[edge.target])
+        source.append(pair[0])
+        target.append(pair[1])
+        argument.append(named.get(pair, argument[0]))
+        born.append(edge.born)
+        died.append(-1 if edge.died is None else edge.died)
+    lists = {"src": source, "dst": target, "arg": argument, "born": born, "died": died}
+    return {name: np.array(values, np.int32) for name, values in lists.items()}
+
+
+def _users(columns: Mapping[str, np.ndarray], edges: Mapping[str, np.ndarray], last: int) -> np.ndarray:
+    """How many edges each node feeds, in the last graph that has it."""
+    final = np.where(columns["died"] < 0, last, columns["died"] - 1)[edges["src"]]
+    counted = (edges["born"] <= final) & ((edges["died"] < 0) | (edges["died"] > final))
+    return np.bincount(edges["src"][counted], minlength=len(columns["born"])).astype(np.int32)
+
+
+def _has_effect(record: NodeRecord) -> bool:
+    if record.op in ("placeholder", "output"):
+        return True
+    schema = getattr(record.target, "_schema", None)
+    return schema is not None and (schema.is_mutable or "_assert" in schema.name or "_constrain_range" in schema.name)

@@ -1,0 +1,182 @@
+"""The header of a scene: patterns, skips, profile, counts, reasons, in the words that a view shows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from lowerscope.labels import shortened
+from lowerscope.lowering import Lowering
+from lowerscope.measure.counts import op_name
+from lowerscope.ops import CATEGORIES
+from lowerscope.pattern import Pattern
+from lowerscope.recipe import Skip
+from lowerscope.scene_nodes import NodeTable
+from lowerscope.target import TARGETS
+from lowerscope.verdict import Outcome
+
+COLORS = 12
+
+
+class Palette:
+    """Which colour (0..11) a pattern has: its own from when it is first seen. Fusions choose first."""
+
+    def __init__(self) -> None:
+        self._colors: dict[str, int] = {}
+
+    def colors(self, patterns: tuple[Pattern, ...]) -> list[int]:
+        """The colours of `patterns`, in their order."""
+        for pattern in sorted(patterns, key=lambda p: p.kind != "fusion"):
+            self._colors.setdefault(pattern.name, len(self._colors) % COLORS)
+        return [self._colors[pattern.name] for pattern in patterns]
+
+
+def pattern_rows(lowering: Lowering, palette: Palette) -> list[dict[str, Any]]:
+    """The protocol's PatternRow of each stage."""
+    counts = Counter((v.pattern, v.outcome) for v in lowering.verdicts.values())
+    refused = lowering.target.refused
+    rows = []
+    patterns = lowering.patterns
+    for number, (stage, pattern, color) in enumerate(
+        zip(lowering.stages, patterns, palette.colors(patterns), strict=True), 1
+    ):
+        of = {outcome: counts[pattern.name, outcome] for outcome in Outcome}
+        rows.append(
+            {
+                "name": pattern.name,
+                "number": number,
+                "color": color,
+                "kind": str(pattern.kind),
+                "enabled": not stage.off,
+                "locked": refused.get(pattern.name),
+                "yours": pattern.yours,
+                "mathematics": pattern.mathematics,
+                "source": pattern.source,
+                "applied": of[Outcome.APPLIED],
+                "near": of[Outcome.NEAR_MISS],
+                "skipped": of[Outcome.SKIPPED],
+                "declined": of[Outcome.DECLINED],
+                "shadowed": of[Outcome.SHADOWED],
+                "would": of[Outcome.DISABLED],
+                "summary": _summary(stage.off, of),
+            }
+        )
+    return rows
+
+
+def _summary(off: str, of: dict[Outcome, int]) -> str:
+    if off:
+        would = of[Outcome.DISABLED] + of[Outcome.SKIPPED]
+        word = "disabled" if off == "disabled" else "skipped"
+        return f"{word} · would match {would}" if would else f"{word} · would match nothing"
+    words = {
+        Outcome.APPLIED: "matched",
+        Outcome.NEAR_MISS: "near",
+        Outcome.DECLINED: "declined",
+        Outcome.SKIPPED: "skipped",
+        Outcome.SHADOWED: "shadowed",
+        Outcome.ERROR: "failed",
+    }
+    said = [f"{of[outcome]} {word}" for outcome, word in words.items() if of[outcome]]
+    if said:
+        return " · ".join(said)
+    looked = of[Outcome.NOTHING_TO_FUSE]
+    return f"no match · {looked} ruled out" if looked else "no anchor in this model"
+
+
+def skip_key(skip: Skip) -> str:
+    """The key of a skip's chip."""
+    return json.dumps(skip.as_dict(), sort_keys=True)
+
+
+def skip_chips(lowering: Lowering) -> list[dict[str, Any]]:
+    """The skip list as chips; one that finds nothing is shown as inactive and says so."""
+    chips = []
+    records = lowering.ledger.records
+    skipped = {v.origins for v in lowering.verdicts.values() if v.outcome is Outcome.SKIPPED}
+    for skip in lowering.recipe.skips:
+        if skip.match is not None:
+            active = any(tuple(sorted(origins)) == skip.match for origins in skipped)
+            hint = "" if active else "no match covers these nodes any more"
+        elif skip.whole_pattern:
+            active, hint = True, ""
+        else:
+            active = any(covers(skip, record) for record in records.values())
+            hint = "" if active else f"no {skip.kind} of this program is called that"
+        chips.append(
+            {
+                "kind": skip.kind,
+                "value": shortened(skip.value, 120),
+                "pattern": skip.pattern,
+                "active": active,
+                "hint": hint,
+                "key": skip_key(skip),
+            }
+        )
+    return chips
+
+
+def covers(skip: Skip, record: Any) -> bool:
+    """Whether a node (by its record) is what a skip names."""
+    if skip.node is not None and record.id != skip.node:
+        return False
+    if skip.module is not None and not skip.covers_module(record.module):
+        return False
+    return skip.op is None or (record.op == "call_function" and skip.covers_op(op_name(record.target)))
+
+
+def profile_fields(lowering: Lowering) -> list[dict[str, Any]]:
+    """The target's device profile with the values that it has under the recipe."""
+    values = lowering.target.device(lowering.recipe)
+    return [
+        {
+            "name": f.name,
+            "value": values[f.name],
+            "kind": "choice" if f.choices else type(f.default).__name__,
+            "choices": [str(c) for c in f.choices],
+            "help": f.help,
+        }
+        for f in lowering.target.profile
+    ]
+
+
+def count_rows(table: NodeTable, before: np.ndarray, after: np.ndarray, strings: list[str]) -> list[dict[str, Any]]:
+    """Operators by name, before and after; the last row is "total". `before`, `after`: which nodes compute then."""
+    op, kind = table.columns["op"], table.columns["category"]
+    size = len(strings)
+    counts = np.stack([np.bincount(op[mask], minlength=size) for mask in (before, after)])
+    category_of = dict(zip(op.tolist(), kind.tolist(), strict=True))
+    rows = [
+        _count(strings[i], CATEGORIES[category_of[i]], *counts[:, i].tolist()) for i in np.flatnonzero(counts.sum(0))
+    ]
+    rows.sort(key=lambda row: row["op"])
+    return [*rows, _count("total", "", int(before.sum()), int(after.sum()))]
+
+
+def _count(op: str, category: str, before: int, after: int) -> dict[str, Any]:
+    return {"op": op, "category": category, "before": before, "after": after, "delta": after - before}
+
+
+def program_facts(lowering: Lowering, name: str, nodes: int, modules: int) -> dict[str, Any]:
+    """What is written on the toolbar."""
+    return {
+        "name": name,
+        "target": lowering.target.name,
+        "targets": list(TARGETS),
+        "nodes": nodes,
+        "modules": modules,
+    }
+
+
+def notice(lowering: Lowering, reasons: list[dict[str, Any]]) -> str | None:
+    """One sentence when nothing but core_aten was applied, with the reason met most often; else None."""
+    if any(step.pattern != "core_aten" for step in lowering.steps):
+        return None
+    on = sum(1 for stage in lowering.stages if not stage.off and stage.pattern != "core_aten")
+    if on == 0:
+        return "Every pattern is off: switch one on to see what it takes."
+    said = f"No pattern of {lowering.target.name} takes anything here"
+    return f"{said}; most often: {reasons[0]['sentence']}." if reasons else f"{said}."
