@@ -44,7 +44,7 @@ help: ## show this list
 
 .PHONY: lab
 lab: setup ## set up what is needed, then open JupyterLab on the first notebook
-	$(BIN)/python -m jupyterlab $(AS_ROOT) $(NOTEBOOK) $(ARGS)
+	$(BIN)/python -m jupyterlab $(AS_ROOT) --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(ARGS)
 
 .PHONY: test
 test: setup-test chromium ## set up what the tests need, then run them; ARGS="-k name" goes to pytest
