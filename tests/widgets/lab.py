@@ -13,7 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import nbformat
 from playwright.sync_api import Browser, BrowserContext, BrowserType, Page
@@ -168,7 +168,7 @@ class LabServer:
                 time.sleep(0.1)
         raise TimeoutError(f"JupyterLab did not answer within {START_SECONDS:.0f} s:\n{self.log()}")
 
-    def _request(self, method: str, path: str):
+    def _request(self, method: str, path: str) -> Any:
         request = urllib.request.Request(self.url + path, method=method)
         request.add_header("Authorization", f"token {self.token}")
         with urllib.request.urlopen(request, timeout=20) as response:
@@ -178,7 +178,8 @@ class LabServer:
 class Lab:
     """One browser page on a `LabServer`: what a test opens, runs and looks at.
 
-    `page_errors` lists the JavaScript exceptions of the page, `foreign_requests` the addresses outside the server that it asked for.
+    `page_errors` lists the page's JavaScript exceptions, `foreign_requests` the addresses that it asked for outside the
+    server.
     """
 
     def __init__(self, server: LabServer, browser: Browser, name: str, screenshots: Path) -> None:
