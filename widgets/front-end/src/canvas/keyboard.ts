@@ -2,7 +2,7 @@
  * The widget's keys. They work only while focus is inside, and only keys that are used are kept from the notebook.
  *
  * Jupyter's own shortcuts listen on the document before the widget hears a key ("D D" would delete the cell). A listener
- * on the window comes first and marks the widget, for this one key, with the attribute that tells Lumino to keep out.
+ * on the window comes first and marks the key's target, for this one key, with the attribute that tells Lumino to keep out.
  */
 import type { View } from "../state";
 import type { Store } from "../store";
@@ -11,7 +11,7 @@ import { neighbour } from "../walk";
 const SUPPRESS = "data-lm-suppress-shortcuts";
 const VIEWS: Record<string, View> = { b: "before", a: "after", d: "diff", s: "split" };
 const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" } as const;
-const REGIONS = [".ls-toolbar", ".ls-left", ".ls-graph", ".ls-right", ".ls-metrics"];
+const REGIONS = [".ls-toolbar", "[data-ls=patterns], [data-ls=rail]", "[data-ls=skips]", ".ls-graph", ".ls-right", ".ls-metrics"];
 const FOCUSABLE = 'button:not(:disabled):not([tabindex="-1"]), input, select, textarea, a[href], [tabindex="0"]';
 
 export function addKeyboard(root: HTMLElement, store: Store): () => void {
@@ -20,15 +20,17 @@ export function addKeyboard(root: HTMLElement, store: Store): () => void {
   window.addEventListener(
     "keydown",
     (event) => {
-      if (!(event.target instanceof Node) || !root.contains(event.target)) return;
-      root.toggleAttribute(SUPPRESS, isTyping(event.target) ? !event.ctrlKey && !event.metaKey : action(event, root, store) !== null);
+      const { target } = event;
+      if (!(target instanceof Element) || !root.contains(target)) return;
+      // On the target itself: Lumino matches its selectors (":focus") there before it looks at what is around.
+      target.toggleAttribute(SUPPRESS, isTyping(target) ? !event.ctrlKey && !event.metaKey : isOfControl(event.key, target) || action(event, root, store) !== null);
     },
     { capture: true, signal },
   );
   root.addEventListener(
     "keydown",
     (event) => {
-      root.removeAttribute(SUPPRESS);
+      if (event.target instanceof Element) event.target.removeAttribute(SUPPRESS);
       // A panel that used the key has prevented its default; what is typed into a field is the field's.
       if (event.defaultPrevented) return;
       if (isTyping(event.target)) {
@@ -50,6 +52,13 @@ export function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
   return target instanceof HTMLInputElement && !["button", "checkbox", "radio", "range", "submit"].includes(target.type);
+}
+
+/** Keys that buttons, lists, sliders, menus and tabs use themselves: the notebook must not move its cells by them. */
+const CONTROL_KEYS = new Set(["Enter", " ", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "PageDown"]);
+
+function isOfControl(key: string, target: Element): boolean {
+  return CONTROL_KEYS.has(key) && target.closest("button, a, input, summary, [role=slider], [role=listbox], [role=option], [role=menu], [role=tablist]") !== null;
 }
 
 /** What a key does here and now, null when it is not ours. */

@@ -71,6 +71,8 @@ export interface Data {
 
 type ButtonProps = {
   label: string;
+  /** What the label is the value of, written before it. */
+  prefix?: string;
   icon?: IconName;
   /** What is read out and shown as the tooltip when the label is not shown. */
   hint?: string;
@@ -87,7 +89,7 @@ type ButtonProps = {
   onClick: (event: MouseEvent) => void;
 } & Data;
 
-export function Button({ label, icon, hint, bare, quiet, primary, disabled, pressed, caret, class: extra, onClick, ...rest }: ButtonProps): JSX.Element {
+export function Button({ label, prefix, icon, hint, bare, quiet, primary, disabled, pressed, caret, class: extra, onClick, ...rest }: ButtonProps): JSX.Element {
   const names = ["ls-btn", bare && "ls-bare", quiet && "ls-quiet", primary && "ls-primary", extra].filter(Boolean).join(" ");
   return (
     <button
@@ -101,7 +103,8 @@ export function Button({ label, icon, hint, bare, quiet, primary, disabled, pres
       {...rest}
     >
       {icon && <Icon name={icon} />}
-      {!bare && <span class="ls-btn-text">{label}</span>}
+      {prefix !== undefined && <span class="ls-2 ls-11">{prefix}</span>}
+      {!bare && <span class={prefix === undefined ? "ls-btn-text" : "ls-btn-text ls-cut ls-b"}>{label}</span>}
       {caret && <Icon name="down" small />}
     </button>
   );

@@ -1,20 +1,25 @@
 /** The conditions of the unfolded pattern, in the narrow column: sign, name, value, and the sentence of a failure. */
 
 import type { JSX } from "preact";
-import { useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { ConditionRow, Explanation } from "../protocol";
 import { classOf, partsOf, signOf, wordOf } from "./condition";
 import { Icon } from "./icons";
 import { NodeLink } from "./node_link";
-import { brief } from "./text";
+import { brief, clauses } from "./text";
+import { usePick } from "./use";
 
 export function Conditions({ of }: { of: Explanation }): JSX.Element {
   const [all, setAll] = useState(false);
   const waiting = of.conditions.filter((condition) => condition.status === "not reached");
   const shown = all || waiting.length < 2 ? of.conditions : of.conditions.filter((condition) => condition.status !== "not reached");
+  const box = useRef<HTMLDivElement>(null);
+  // The facts above may come later than the conditions, and push them down.
+  const inspection = usePick((state) => state.inspection);
+  useLayoutEffect(() => bringIntoView(box.current?.querySelector<HTMLElement>('[data-status="failed"]')), [of, inspection]);
   return (
-    <div role="list" aria-label="Conditions">
+    <div role="list" aria-label="Conditions" ref={box}>
       {partsOf(shown).map((part) => (
         <>
           {part.name !== null && (
@@ -42,8 +47,20 @@ export function Conditions({ of }: { of: Explanation }): JSX.Element {
   );
 }
 
+/** Kept below the row, CSS px: it may still be unfolding. */
+const MARGIN = 14;
+
+/** Scrolls the column, and nothing around it, as `scrollIntoView` would, so that the reason is on screen. */
+function bringIntoView(row: HTMLElement | null | undefined): void {
+  const column = row?.closest<HTMLElement>(".ls-scroll");
+  if (!row || !column) return;
+  const beyond = row.getBoundingClientRect().bottom - column.getBoundingClientRect().bottom;
+  if (beyond > 0) column.scrollTop += beyond + MARGIN;
+}
+
 function Condition({ of }: { of: ConditionRow }): JSX.Element {
   const failed = of.status === "failed";
+  const [what, why] = failed && of.sentence !== "" ? clauses(of.sentence) : [of.says, ""];
   return (
     <div
       class={`ls-condition ${classOf(of.status)}`}
@@ -56,7 +73,7 @@ function Condition({ of }: { of: ConditionRow }): JSX.Element {
     >
       <Icon name={signOf(of.status)} small />
       <span class="ls-says" data-ls="condition-says">
-        {brief(failed && of.sentence !== "" ? of.sentence : of.says)}
+        {brief(what)}
       </span>
       <span class="ls-value">
         {(failed || of.status === "follows") && of.node !== null ? (
@@ -65,8 +82,9 @@ function Condition({ of }: { of: ConditionRow }): JSX.Element {
           <span class="ls-cut">{of.status === "not reached" ? "" : brief(of.actual, 120)}</span>
         )}
       </span>
+      {why !== "" && <span class="ls-note">{brief(why, 600)}</span>}
       {failed && (
-        <span class="ls-note" data-ls="condition-values">
+        <span class="ls-note ls-2" data-ls="condition-values">
           <span class="ls-mono">{brief(of.name, 80)}</span>: expected <b class="ls-b">{brief(of.expected, 160) || "–"}</b>, actual <b class="ls-b">{brief(of.actual, 160) || "–"}</b>
         </span>
       )}

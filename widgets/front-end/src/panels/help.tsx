@@ -50,11 +50,12 @@ function Sheet(): JSX.Element {
   }, []);
   const close = () => store.setHelpOpen(false);
   const key = (event: KeyboardEvent) => {
-    if (event.key === "Escape" || event.key === "?") close();
-    else if (event.key !== "Tab") return;
-    // There is one control: Tab stays on it.
-    event.preventDefault();
+    // Nothing behind the sheet hears a key while it is open.
     event.stopPropagation();
+    if (event.key === "Escape" || event.key === "?") close();
+    // There is one control: Tab stays on it.
+    else if (event.key !== "Tab") return;
+    event.preventDefault();
   };
   return (
     <div class="ls-cover" onClick={(event) => event.target === event.currentTarget && close()}>

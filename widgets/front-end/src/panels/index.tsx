@@ -38,7 +38,7 @@ import { type ComponentChildren, render } from "preact";
 
 import type { Slots } from "../mount";
 import type { Store } from "../store";
-import { Boundary, focused } from "./bits";
+import { Boundary } from "./bits";
 import { LeftColumn, NarrowTabs, RightColumn } from "./columns";
 import { Help } from "./help";
 import { Mathematics, Sentence } from "./lesson";
@@ -102,16 +102,7 @@ export function mountPanels(slots: Slots, store: Store): () => void {
     if (state.width !== before.width || state.whyFocus !== before.whyFocus) side.setDrawer(false);
   });
   const showDrawer = side.subscribe(() => slots.root.classList.toggle("ls-drawer-open", side.state.drawer));
-  const key = (event: KeyboardEvent) => {
-    if (event.key !== "F6") return;
-    nextRegion(slots, event.shiftKey ? -1 : 1);
-    event.preventDefault();
-    event.stopPropagation();
-  };
-  slots.root.addEventListener("keydown", key);
-
   return () => {
-    slots.root.removeEventListener("keydown", key);
     follow();
     showDrawer();
     const { root: _, ...elements } = slots;
@@ -121,18 +112,4 @@ export function mountPanels(slots: Slots, store: Store): () => void {
 
 function OpenTables() {
   return usePick((state) => state.metricsOpen) ? <Tables /> : null;
-}
-
-/** F6: toolbar, patterns, skips, graph, inspector, metrics, and round again. */
-function nextRegion(slots: Slots, by: 1 | -1): void {
-  const left = (part: string) => slots.left.querySelector<HTMLElement>(`[data-ls="${part}"]`);
-  const regions = [slots.toolbar, left("patterns") ?? left("rail"), left("skips"), slots.root, slots.right, slots.metrics].filter(
-    (region): region is HTMLElement => region !== null && region.getClientRects().length > 0,
-  );
-  const active = focused(slots.root);
-  const inside = regions.findIndex((region) => region !== slots.root && active !== null && region.contains(active));
-  const at = inside >= 0 ? inside : regions.indexOf(slots.root);
-  const next = regions[(at + by + regions.length) % regions.length];
-  if (next === undefined || next === slots.root) slots.root.focus();
-  else (next.querySelector<HTMLElement>('[tabindex="0"], button:not([tabindex="-1"]), input') ?? next).focus();
 }

@@ -1,9 +1,10 @@
 /** What the selected node is: op, module, source, output, arguments, constants, users, where it came from. */
 
 import type { ComponentChildren, JSX } from "preact";
+import { useState } from "preact/hooks";
 
 import type { Inspection } from "../protocol";
-import { Badge, Button, MenuButton, Name } from "./bits";
+import { Badge, Button, Link, MenuButton, Name } from "./bits";
 import { Constant } from "./constant";
 import { Icon } from "./icons";
 import { LinkedText, NodeLinks } from "./node_link";
@@ -68,7 +69,7 @@ function Head({ node, inspection }: { node: string; inspection: Inspection | nul
         <Name text={node} />
       </h3>
       <span class="ls-mono ls-2 ls-cut" data-ls="node-target" title={brief(inspection?.target ?? "")}>
-        {inspection === null ? "" : brief(inspection.target, 120)}
+        {inspection === null ? "" : brief(inspection.op, 120)}
       </span>
       {others > 0 && <span class="ls-11 ls-2">+{others}</span>}
       <span class="ls-group ls-push">
@@ -85,6 +86,7 @@ function Head({ node, inspection }: { node: string; inspection: Inspection | nul
 }
 
 function Facts({ of }: { of: Inspection }): JSX.Element {
+  const wide = usePick((state) => state.width === "wide");
   const [last] = of.module.slice(-1);
   return (
     <>
@@ -100,49 +102,72 @@ function Facts({ of }: { of: Inspection }): JSX.Element {
         </Fact>
         {of.source !== null && (
           <Fact name="source" about={`${of.source.file}:${of.source.line}`}>
-            <span class="ls-mono ls-cut" style={{ display: "block" }} data-ls="node-source">
+            <span class="ls-mono ls-cut ls-whole" data-ls="node-source">
               {brief(baseName(of.source.file), 60)}:{of.source.line} <span class="ls-2">{brief(of.source.text, 160)}</span>
             </span>
           </Fact>
         )}
         <Fact name="output">
-          <span class="ls-mono ls-cut" style={{ display: "block" }} title={brief(of.output)} data-ls="node-output">
+          <span class="ls-mono ls-cut ls-whole" title={brief(of.output)} data-ls="node-output">
             {brief(of.output, 160)}
           </span>
         </Fact>
-        {of.strides !== "" && (
-          <Fact name="strides">
-            <span class="ls-mono ls-cut" style={{ display: "block" }}>
-              {brief(of.strides, 160)}
-            </span>
-          </Fact>
-        )}
         {of.arguments.length > 0 && (
           <Fact name="args">
             <Arguments of={of} />
           </Fact>
         )}
-        {of.constants.length > 0 && (
-          <Fact name="consts">
-            {of.constants.map((constant) => (
-              <Constant key={constant.node} constant={constant} />
-            ))}
-          </Fact>
-        )}
-        {of.users.length > 0 && (
-          <Fact name="users">
-            <NodeLinks nodes={of.users} />
-          </Fact>
-        )}
         <Provenance of={of} />
-        {of.delegated !== null && (
-          <Fact name="delegate">
-            <Delegated of={of.delegated} />
-          </Fact>
-        )}
+        {wide && <Rest of={of} />}
       </dl>
+      {!wide && (
+        <details class="ls-fold" data-ls="more-facts">
+          <summary>
+            <Icon name="right" small />
+            {moreInWords(of)}
+          </summary>
+          <dl class="ls-kv">
+            <Rest of={of} />
+          </dl>
+        </details>
+      )}
     </>
   );
+}
+
+/** What a narrow column folds away, so that the reasons below stay in view. */
+function Rest({ of }: { of: Inspection }): JSX.Element {
+  return (
+    <>
+      {of.strides !== "" && (
+        <Fact name="strides">
+          <span class="ls-mono ls-cut ls-whole">{brief(of.strides, 160)}</span>
+        </Fact>
+      )}
+      {of.constants.length > 0 && (
+        <Fact name="consts">
+          {of.constants.map((constant) => (
+            <Constant key={constant.node} constant={constant} />
+          ))}
+        </Fact>
+      )}
+      {of.users.length > 0 && (
+        <Fact name="users">
+          <NodeLinks nodes={of.users} />
+        </Fact>
+      )}
+      {of.delegated !== null && (
+        <Fact name="delegate">
+          <Delegated of={of.delegated} />
+        </Fact>
+      )}
+    </>
+  );
+}
+
+function moreInWords(of: Inspection): string {
+  const parts = ["strides", of.constants.length > 0 ? plural(of.constants.length, "constant") : "", of.users.length > 0 ? plural(of.users.length, "user") : ""];
+  return parts.filter(Boolean).join(", ");
 }
 
 function Fact({ name, about, children }: { name: string; about?: string | undefined; children: ComponentChildren }): JSX.Element {
@@ -174,28 +199,22 @@ function Path({ of }: { of: Inspection }): JSX.Element {
   );
 }
 
+/** By name, in the order of the op's schema: running on in one paragraph, since most are short. */
 function Arguments({ of }: { of: Inspection }): JSX.Element {
-  const line = (argument: Inspection["arguments"][number]) => (
-    <span class="ls-arg" key={argument.name} data-ls="argument" data-argument={argument.name}>
-      <span class="ls-2 ls-cut">{brief(argument.name, 60)}</span>
-      <span class="ls-cut" title={brief(argument.text)}>
-        <LinkedText text={argument.text} nodes={argument.nodes} />
-      </span>
-    </span>
-  );
+  const [all, setAll] = useState(false);
+  const shown = all ? of.arguments : of.arguments.slice(0, ARGUMENTS);
   return (
-    <>
-      {of.arguments.slice(0, ARGUMENTS).map(line)}
-      {of.arguments.length > ARGUMENTS && (
-        <details class="ls-fold">
-          <summary style={{ padding: "0" }}>
-            <Icon name="right" small />
-            {plural(of.arguments.length - ARGUMENTS, "more argument")}
-          </summary>
-          {of.arguments.slice(ARGUMENTS).map(line)}
-        </details>
-      )}
-    </>
+    <span class="ls-args">
+      {shown.map((argument) => (
+        <span class="ls-arg" key={argument.name} data-ls="argument" data-argument={argument.name}>
+          <span class="ls-2 ls-cut">{brief(argument.name, 60)}</span>
+          <span class="ls-cut" title={brief(argument.text)}>
+            <LinkedText text={argument.text} nodes={argument.nodes} />
+          </span>
+        </span>
+      ))}
+      {shown.length < of.arguments.length && <Link text={`${of.arguments.length - shown.length} more`} data-ls="more-arguments" onClick={() => setAll(true)} />}
+    </span>
   );
 }
 

@@ -49,12 +49,12 @@ function Menu({ menu, close }: { menu: OpenMenu; close: () => void }): JSX.Eleme
     if (event.key !== "Enter" && event.key !== " ") event.preventDefault();
   };
   return (
-    <div class="ls-menu" role="menu" aria-label={menu.label} ref={box} onKeyDown={key} data-ls="menu">
+    <div class="ls-popup" role="menu" aria-label={menu.label} ref={box} onKeyDown={key} data-ls="menu">
       {menu.items.map((item) => (
         <button
           type="button"
           key={item.name}
-          class="ls-menu-item"
+          class="ls-popup-item"
           role={item.checked === undefined ? "menuitem" : "menuitemradio"}
           aria-checked={item.checked}
           aria-disabled={item.disabled ? "true" : undefined}
@@ -68,7 +68,7 @@ function Menu({ menu, close }: { menu: OpenMenu; close: () => void }): JSX.Eleme
           }}
         >
           <span>{item.checked ? <Icon name="check" /> : item.icon && <Icon name={item.icon} />}</span>
-          <span class="ls-menu-text">
+          <span class="ls-popup-text">
             <span>{item.label}</span>
             {item.detail && <span class="ls-2 ls-11">{item.detail}</span>}
           </span>
@@ -79,7 +79,7 @@ function Menu({ menu, close }: { menu: OpenMenu; close: () => void }): JSX.Eleme
 }
 
 function entries(menu: HTMLElement): HTMLElement[] {
-  return [...menu.querySelectorAll<HTMLElement>(".ls-menu-item")];
+  return [...menu.querySelectorAll<HTMLElement>(".ls-popup-item")];
 }
 
 /** Under the anchor, or above it where there is more room, inside the widget. */

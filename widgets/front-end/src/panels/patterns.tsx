@@ -166,13 +166,11 @@ function Pattern({ row, stop, onStop, drag }: RowProps): JSX.Element {
           </span>
         </span>
         <Badge pattern={row} hollow={!row.enabled} />
-        <span class="ls-pattern-text">
-          <span class="ls-pattern-name">
-            <Name text={row.name} />
-            {row.yours && <span class="ls-11 ls-2">yours</span>}
-          </span>
-          <Summary text={row.locked && !row.enabled ? row.locked : row.summary} />
+        <span class="ls-pattern-name">
+          <Name text={row.name} />
+          {row.yours && <span class="ls-11 ls-2">yours</span>}
         </span>
+        <Summary text={row.locked && !row.enabled ? row.locked : row.summary} />
         <button
           type="button"
           class="ls-more"

@@ -28,12 +28,8 @@ export function Search(): JSX.Element {
     else if (event.key === "ArrowDown") store.nextResult(1);
     else if (event.key === "ArrowUp") store.nextResult(-1);
     else if (event.key === "Escape" && query !== "") store.search("");
-    else if (event.key === "Escape") (event.currentTarget as HTMLElement).closest<HTMLElement>(".lowerscope")?.focus();
-    else {
-      // What is typed here is not meant for the shortcuts of the graph.
-      if (event.key.length === 1 || event.key === "Backspace") event.stopPropagation();
-      return;
-    }
+    else if (event.key === "Escape") (event.currentTarget as HTMLElement).closest<HTMLElement>(".ls-root")?.focus();
+    else return;
     setOpen(true);
     event.preventDefault();
     event.stopPropagation();

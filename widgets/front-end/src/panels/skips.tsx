@@ -101,11 +101,8 @@ function Add({ disabled, onAdd }: { disabled: boolean; onAdd: (text: string) => 
     else if (event.key === "ArrowUp") setAt(Math.max(-1, at - 1));
     else if (event.key === "Tab" && found[at]) setText(found[at].value);
     else if (event.key === "Escape" && text !== "") setText("");
-    else {
-      // Escape in an empty field leaves it, like everywhere; letters stay here.
-      if (event.key.length === 1 || event.key === "Backspace") event.stopPropagation();
-      return;
-    }
+    else if (event.key === "Escape") (event.currentTarget as HTMLElement).closest<HTMLElement>(".ls-root")?.focus();
+    else return;
     event.preventDefault();
     event.stopPropagation();
   };

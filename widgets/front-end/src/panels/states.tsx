@@ -1,13 +1,13 @@
 /** What stands in the graph's place, or above it, while there is no graph, or something about it has to be said. */
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useState } from "preact/hooks";
 
-import type { Progress as Stage } from "../state";
+import type { Progress as Stage, State } from "../state";
 import { Button, Link, Progress } from "./bits";
 import { Icon } from "./icons";
 import { useSide } from "./side";
-import { brief } from "./text";
+import { brief, clauses } from "./text";
 import { usePick, useStore } from "./use";
 
 const EXAMPLE = `import lowerscope
@@ -40,15 +40,13 @@ function Empty(): JSX.Element {
 
 function Failed({ sentence }: { sentence: string }): JSX.Element {
   const store = useStore();
-  const [head, ...rest] = sentence.split("\n");
+  const [what, why] = clauses(sentence);
   return (
     <div data-ls="state-error" role="alert">
       <div class="ls-banner ls-fail" style={{ marginBottom: "10px" }}>
         <span>
-          <b class="ls-b">{brief(head ?? "", 600)}</b>
-          {rest.map((line) => (
-            <div key={line}>{brief(line, 400)}</div>
-          ))}
+          <b class="ls-b">{brief(what, 600)}</b>
+          {why !== "" && <div style={{ marginTop: "3px" }}>{brief(why, 1200)}</div>}
         </span>
       </div>
       <div class="ls-row">
@@ -64,15 +62,22 @@ function Loading(): JSX.Element {
   const store = useStore();
   const progress = usePick((state) => state.progress);
   const kernel = usePick((state) => state.kernel);
-  const seen = useRef(new Map<string, Stage>());
+  const [seen, see] = useState<ReadonlyMap<string, Stage>>(new Map());
   const [late, setLate] = useState(false);
-  for (const stage of Object.values(progress)) seen.current.set(stage.what, stage);
+  useLayoutEffect(() => {
+    const note = (state: State) => {
+      for (const stage of Object.values(state.progress)) see((before) => new Map(before).set(stage.what, stage));
+    };
+    note(store.state);
+    // Not from what is drawn: a short stage may be over before the next drawing.
+    return store.subscribe(note);
+  }, []);
   useEffect(() => {
     // Most programs are there in a moment: no flash of a progress bar for them.
     const timer = setTimeout(() => setLate(true), 300);
     return () => clearTimeout(timer);
   }, []);
-  const stages = [...seen.current.values()];
+  const stages = [...seen.values()];
   const running = Object.values(progress).at(-1);
   if (!late && stages.length === 0) return <div data-ls="state-loading" />;
   return (

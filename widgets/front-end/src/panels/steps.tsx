@@ -107,12 +107,16 @@ function StepRow({ scene, step, now }: { scene: Scene; step: number; now: number
 function StepFacts({ scene, step }: { scene: Scene; step: number }): JSX.Element {
   const counts = useMemo(() => operatorsByStep(scene), [scene]);
   const error = usePick((state) => (state.byStep.revision === scene.revision ? state.byStep.value?.find((row) => row.step === step) : undefined));
+  // With room for it, the sentence stands above the graph.
+  const here = usePick((state) => state.width === "narrow" || state.width === "small");
   const sentence = step > 0 ? scene.steps.sentence(step - 1) : "The program as it was exported.";
   return (
     <div class="ls-step-facts">
-      <p style={{ marginBottom: "4px", overflowWrap: "anywhere" }} data-ls="step-sentence">
-        {brief(sentence, 600)}
-      </p>
+      {here && (
+        <p style={{ marginBottom: "4px", overflowWrap: "anywhere" }} data-ls="step-sentence">
+          {brief(sentence, 600)}
+        </p>
+      )}
       <div>
         <span class="ls-2">operators so far</span>
         <b class="ls-b" data-ls="operators-so-far">

@@ -56,3 +56,9 @@ export function figure(value: number | null): string {
 export function plural(number: number, one: string, many = `${one}s`): string {
   return `${count(number)} ${number === 1 ? one : many}`;
 }
+
+/** "add.alpha = 2, expected 1" and "(conv is the second operand). …": what is, which stands out, and the rest. */
+export function clauses(sentence: string): [string, string] {
+  const end = /(?=\s\()|(?<=[.;:])\s/.exec(sentence)?.index ?? -1;
+  return end < 0 ? [sentence, ""] : [sentence.slice(0, end).replace(/[.;:]$/, ""), sentence.slice(end).trim()];
+}

@@ -53,7 +53,8 @@ function Target(): JSX.Element {
   return (
     <span class="ls-anchor">
       <MenuButton
-        label={program?.target ?? "no target"}
+        label={program?.target ?? "none"}
+        prefix="Target"
         hint={program ? `Target ${program.target}: which patterns run, and in which order` : "Target"}
         items={items}
         menu="Target"

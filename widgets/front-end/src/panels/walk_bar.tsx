@@ -5,7 +5,8 @@ import type { JSX } from "preact";
 import type { PatternRow, Verdict } from "../protocol";
 import type { State } from "../state";
 import { Button } from "./bits";
-import { count } from "./text";
+import { Icon } from "./icons";
+import { count, plural } from "./text";
 import { usePick, useStore } from "./use";
 
 export function Walk({ row }: { row: PatternRow }): JSX.Element {
@@ -17,8 +18,9 @@ export function Walk({ row }: { row: PatternRow }): JSX.Element {
     <div class={`ls-walk ls-c${row.color % 6}`} data-ls="walk">
       {row.applied > 0 && (
         <>
-          <span data-ls="walk-match">
-            match {match > 0 && `${count(match)} of `}
+          <span data-ls="walk-match" title={`${plural(row.applied, "match", "matches")} applied`}>
+            <Icon name="check" small />
+            {match > 0 && `${count(match)}/`}
             {count(row.applied)}
           </span>
           <Button label="Previous match" icon="left" bare data-ls="match-back" onClick={() => store.nextMatch(-1, row.name)} />
@@ -28,7 +30,7 @@ export function Walk({ row }: { row: PatternRow }): JSX.Element {
       {misses > 0 && (
         <>
           <span class="ls-warn" data-ls="walk-near">
-            near {near > 0 && `${count(near)} of `}
+            near {near > 0 && `${count(near)}/`}
             {count(misses)}
           </span>
           <Button label="Previous near miss (K)" icon="left" bare data-ls="near-back" onClick={() => store.nextNearMiss(-1)} />
@@ -36,9 +38,7 @@ export function Walk({ row }: { row: PatternRow }): JSX.Element {
         </>
       )}
       {row.applied + misses === 0 && <span>nothing to walk through</span>}
-      <span style={{ marginLeft: "auto" }}>
-        <Button label="Stop focusing this pattern (Esc)" icon="cross" bare data-ls="unfocus-pattern" onClick={() => store.focusPattern(null)} />
-      </span>
+      <Button label="Stop focusing this pattern (Esc)" icon="cross" bare class="ls-push" data-ls="unfocus-pattern" onClick={() => store.focusPattern(null)} />
     </div>
   );
 }
