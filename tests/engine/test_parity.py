@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from typing import Any, cast
 
 import pytest
 import torch
@@ -34,7 +35,7 @@ def _x(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def _program(function, *args, dynamic_shapes=None, train=False, **members) -> Program:
+def _program(function, *args, dynamic_shapes: Any = None, train: bool = False, **members: Any) -> Program:
     module = Of(function, **members).train(train)
     return capture(module, args, dynamic_shapes=dynamic_shapes)
 
@@ -152,8 +153,8 @@ def test_mutated_buffers_are_compared_and_the_program_stays_bit_identical():
         s.history[1:].copy_(x)
         return x * (s.n - 1)
 
-    members = {"n": torch.zeros(()), "history": torch.zeros(5)}
-    before, after = (_program(f, _x(4), **copy.deepcopy(members)) for f in (counting, counting_twice))
+    members: dict[str, Any] = {"n": torch.zeros(()), "history": torch.zeros(5)}
+    before, after = (_program(f, _x(4), **members) for f in (counting, counting_twice))
     kept = _fingerprint(before)
     report = parity(before, after)
     assert list(report.frame().index) == ["out", "state n", "state history"]
@@ -223,7 +224,7 @@ def test_several_seeds_are_several_batches_and_sqnr_is_of_all_together():
 def test_inputs_in_every_usual_form():
     program = _program(lambda s, x, y: x @ y, _x(2, 3), _x(3, 2))
     x, y = _x(2, 3, seed=5), _x(3, 2, seed=6)
-    loader = torch.utils.data.DataLoader([(x[0], y[0], 7)] * 2, batch_size=2)
+    loader = torch.utils.data.DataLoader(cast(Any, [(x[0], y[0], 7)] * 2), batch_size=2)
     assert len(parity(program, program, (x, y)).batches) == 1
     assert len(parity(program, program, ((x, y), {})).batches) == 1
     assert len(parity(program, program, [(x, y), (x, y)]).batches) == 2

@@ -1,0 +1,288 @@
+"""Latency before and after, measured: both programs run on ExecuTorch's XNNPACK runtime, in turn, in another process."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import torch
+
+from lowerscope.errors import MeasureError
+from lowerscope.measure.batches import flatten
+from lowerscope.measure.compare import Comparison, compare
+from lowerscope.measure.interpreter import Cancelled
+from lowerscope.measure.report import severity
+from lowerscope.ops import decomposition, is_own
+
+if TYPE_CHECKING:
+    from lowerscope.program import Program
+
+# Below this a difference says nothing about the programs, however many runs agree on it.
+_LEAST_NOISE = 0.02
+# The worker loads each program this often; run i is one of load i modulo this.
+_LOADS = 2
+_CONFIDENCE = 0.95
+_POLL_SECONDS = 0.05
+
+
+@dataclass
+class LatencyReport:
+    """Times of two programs on one runtime, run in turn.
+
+    Attributes:
+        before_ms, after_ms: milliseconds of each run, in the order in which they were taken; run i of both belong
+            together. A run of a quick program is the mean of several calls in a row.
+        threads: of the runtime. runtime: what it is and on what.
+        partitions: delegated partitions, before and after. undelegated: operators outside them, by name.
+        program_bytes: size of the .pte, before and after.
+        profile: index ``op``, the runtime's own operator names; columns ms_before, ms_after (a run), calls_before,
+            calls_after; the slowest first. Empty if it was not asked for.
+        numbers: how the runtime's results before and after compare; the worst output's.
+    """
+
+    before_ms: list[float]
+    after_ms: list[float]
+    threads: int
+    runtime: str
+    partitions: tuple[int, int] = (0, 0)
+    undelegated: tuple[dict[str, int], dict[str, int]] = field(default_factory=lambda: ({}, {}))
+    program_bytes: tuple[int, int] = (0, 0)
+    profile: pd.DataFrame = field(default_factory=pd.DataFrame)
+    numbers: Comparison | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Median before / median after: 2.0 is twice as fast."""
+        return median(self.before_ms) / median(self.after_ms)
+
+    @property
+    def ratio_interval(self) -> tuple[float, float]:
+        """Where the ratio of two runs' times lies in the middle, with 95% confidence; (0, inf) for too few runs.
+
+        The order statistics of the pairs' ratios: no distribution is assumed, and pairing takes out slow drifts.
+        """
+        pairs = sorted(old / new for old, new in zip(self.before_ms, self.after_ms, strict=True))
+        rank = _rank_below_median(len(pairs))
+        return (pairs[rank - 1], pairs[-rank]) if rank else (0.0, math.inf)
+
+    @property
+    def noise(self) -> float:
+        """How far two loads of one and the same program are apart, relative; 2% at least."""
+        apart = [_LEAST_NOISE]
+        for times in (self.before_ms, self.after_ms):
+            loads = [median(times[load::_LOADS]) for load in range(_LOADS) if times[load::_LOADS]]
+            apart.append(max(loads) / min(loads) - 1)
+        return max(apart)
+
+    @property
+    def verdict(self) -> str:
+        """ "faster", "slower" or "within noise": the interval must lie outside what two loads of one program differ by."""
+        low, high = self.ratio_interval
+        if low > 1 + self.noise:
+            return "faster"
+        return "slower" if high < 1 / (1 + self.noise) else "within noise"
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, with the figures and where they were taken."""
+        old, new = median(self.before_ms), median(self.after_ms)
+        figures = f"{old:.3g} ms before, {new:.3g} ms after"
+        where = (
+            f"{self.runtime}, {self.threads} thread{'s' if self.threads > 1 else ''}, {len(self.before_ms)} runs each"
+        )
+        if self.verdict == "within noise":
+            return f"Within noise: {figures} ({where})."
+        factor = self.ratio if self.verdict == "faster" else 1 / self.ratio
+        return f"{factor:.2f}x {self.verdict}: {figures} ({where})."
+
+    def frame(self) -> pd.DataFrame:
+        """Index ``program`` (before, after); median_ms, p25_ms, p75_ms, min_ms, runs, partitions, undelegated, bytes."""
+        rows = []
+        for index, times in enumerate((self.before_ms, self.after_ms)):
+            series = pd.Series(times)
+            rows.append(
+                {
+                    "median_ms": float(series.median()),
+                    "p25_ms": float(series.quantile(0.25)),
+                    "p75_ms": float(series.quantile(0.75)),
+                    "min_ms": float(series.min()),
+                    "runs": len(times),
+                    "partitions": self.partitions[index],
+                    "undelegated": sum(self.undelegated[index].values()),
+                    "bytes": self.program_bytes[index],
+                }
+            )
+        return pd.DataFrame(rows, index=pd.Index(["before", "after"], name="program"))
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def latency(
+    before: Program,
+    after: Program,
+    inputs: Any = None,
+    *,
+    runs: int = 20,
+    threads: int = 1,
+    profile: bool = True,
+    cancelled: Callable[[], bool] | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> LatencyReport:
+    """Lower both programs to XNNPACK through ExecuTorch and time them, one run of each in turn.
+
+    The project's own operators are decomposed to ATen before: the runtime has no kernels for them. What a fused
+    operator saves shows only where the runtime fuses the same operators again; the change of structure shows in full.
+
+    Args:
+        inputs: ``(args, kwargs)`` to run on; by default the program's example inputs.
+        runs: of each program, after three that are not counted. profile: also take the time of each operator.
+        cancelled: polled while the other process works. progress: called with (phase, done, total) as it goes on.
+
+    Raises:
+        MeasureError: ExecuTorch is not installed, cannot lower or run a program, or its process ended; the message
+            says in which phase.
+        Cancelled: `cancelled` returned True; the process is gone.
+    """
+    require_executorch()
+    if runs < 1 or threads < 1:
+        raise MeasureError(f"runs and threads must be 1 or more, not {runs} and {threads}")
+    args, kwargs = inputs if inputs is not None else before.inputs()
+    flat = flatten(before, args, kwargs)
+    with tempfile.TemporaryDirectory(prefix="lowerscope-") as name:
+        folder = Path(name)
+        for label, program in (("before", before), ("after", after)):
+            torch.export.save(portable(program), folder / f"{label}.pt2")
+        torch.save(flat, folder / "inputs.pt")
+        (folder / "job.json").write_text(json.dumps({"runs": runs, "threads": threads, "profile": profile}))
+        _work(folder, cancelled or (lambda: False), progress or (lambda *_: None))
+        return _report(folder, threads)
+
+
+def require_executorch() -> None:
+    """Raise MeasureError, with how to get it, unless ExecuTorch is installed."""
+    if importlib.util.find_spec("executorch") is None:
+        raise MeasureError(
+            "latency is measured on the real ExecuTorch runtime, which is not installed: pip install 'lowerscope[executorch]'"
+        )
+
+
+def portable(program: Program) -> torch.export.ExportedProgram:
+    """The exported program with the project's own operators decomposed to ATen; the same one where it has none.
+
+    Raises:
+        MeasureError: torch cannot decompose it.
+    """
+    exported = program.exported_program
+    table: dict[Any, Callable[..., Any]] = {}
+    for module in exported.graph_module.modules():
+        for node in module.graph.nodes if isinstance(module, torch.fx.GraphModule) else ():
+            if node.op == "call_function" and is_own(node.target):
+                function = decomposition(node.target)
+                assert function is not None, f"{node.target} is registered without a decomposition"
+                table[node.target] = function
+    if not table:
+        return exported
+    try:
+        return exported.run_decompositions(table)
+    except (RuntimeError, TypeError, AssertionError, ValueError) as error:
+        names = ", ".join(sorted(str(target) for target in table))
+        raise MeasureError(f"{names} cannot be decomposed to ATen for the runtime: {error}") from error
+
+
+def _work(folder: Path, cancelled: Callable[[], bool], progress: Callable[[str, int, int], None]) -> None:
+    """Run the worker to its end; the process is gone when this returns or raises."""
+    command = [sys.executable, "-W", "ignore", "-m", "lowerscope.measure.latency_worker", str(folder)]
+    with open(folder / "log.txt", "wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+    shown = None
+    try:
+        while process.poll() is None:
+            if cancelled():
+                raise Cancelled
+            status = _read(folder / "status.json")
+            if status is not None and status != shown:
+                shown = status
+                progress(status["phase"], status["done"], status["total"])
+            time.sleep(_POLL_SECONDS)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+    if process.returncode == 0:
+        return
+    phase = (_read(folder / "status.json") or {}).get("phase", "starting")
+    error = _read(folder / "error.json")
+    if error is not None:
+        raise MeasureError(f"ExecuTorch raises while {phase}: {error['kind']}: {error['message']}")
+    if process.returncode < 0:
+        reason = "memory may have run out" if process.returncode == -9 else "the runtime crashed"
+        raise MeasureError(
+            f"the ExecuTorch process was ended by signal {-process.returncode} while {phase}: {reason}; nothing else is lost"
+        )
+    last = _last_line(folder / "log.txt")
+    raise MeasureError(f"the ExecuTorch process ended with code {process.returncode} while {phase}: {last}")
+
+
+def _report(folder: Path, threads: int) -> LatencyReport:
+    result = _read(folder / "result.json")
+    if result is None:
+        raise MeasureError("the ExecuTorch process ended without a result: measure again")
+    old, new = result["before"], result["after"]
+    outputs = torch.load(folder / "outputs.pt", weights_only=True)
+    found = [compare(a, b) for a, b in zip(outputs["before"], outputs["after"], strict=False)]
+    return LatencyReport(
+        old["ms"],
+        new["ms"],
+        threads,
+        f"ExecuTorch {version('executorch')}, XNNPACK, {platform.machine()}",
+        (old["partitions"], new["partitions"]),
+        (old["undelegated"], new["undelegated"]),
+        (old["bytes"], new["bytes"]),
+        _profile(old.get("profile", []), new.get("profile", [])),
+        max(found, key=lambda c: severity(c.verdict), default=None),
+    )
+
+
+def _profile(old: list[tuple[str, float, int]], new: list[tuple[str, float, int]]) -> pd.DataFrame:
+    columns: dict[str, dict[str, float]] = {}
+    for label, rows in (("before", old), ("after", new)):
+        columns[f"ms_{label}"] = {name: ms for name, ms, _ in rows}
+        columns[f"calls_{label}"] = {name: calls for name, _, calls in rows}
+    frame = pd.DataFrame(columns).fillna(0).astype({f"calls_{label}": "int64" for label in ("before", "after")})
+    frame.index.name = "op"
+    slowest = frame[["ms_before", "ms_after"]].max(axis=1).sort_values(ascending=False)
+    return frame.loc[slowest.index, ["ms_before", "ms_after", "calls_before", "calls_after"]]
+
+
+def _rank_below_median(count: int) -> int:
+    """k such that the k-th smallest and k-th largest of `count` values enclose the median with 95% confidence, or 0."""
+    tail, rank = 0.0, 0
+    for smaller in range(count // 2):
+        tail += math.comb(count, smaller) / 2**count
+        if 2 * tail > 1 - _CONFIDENCE:
+            break
+        rank = smaller + 1
+    return rank
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _last_line(path: Path) -> str:
+    lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
