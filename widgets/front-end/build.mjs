@@ -19,8 +19,11 @@ const common = {
   bundle: true,
   format: "esm",
   target: "es2022",
-  jsx: "automatic",
-  jsxImportSource: "preact",
+  // The classic transform: a tenth of the panels' code would otherwise be the word "children".
+  // What tsconfig.json says of JSX is for the type checker, and would win over the options of the same name.
+  tsconfigRaw: { compilerOptions: { jsx: "react", jsxFactory: "h", jsxFragmentFactory: "Fragment", verbatimModuleSyntax: true } },
+  inject: ["src/jsx.ts"],
+  charset: "utf8",
   logLevel: "warning",
 };
 
