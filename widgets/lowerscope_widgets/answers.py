@@ -1,0 +1,186 @@
+"""Answers to what the browser asks about a node: plain values in the shapes of the front end's protocol."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from lowerscope import labels, why
+from lowerscope.errors import LowerscopeError
+from lowerscope.explain import Explanation
+from lowerscope.ledger import NodeRecord
+from lowerscope.lowering import Lowering
+from lowerscope.measure.counts import node_op_name
+from lowerscope.scene_nodes import kind_of
+from lowerscope.scene_words import covers
+
+LISTED = 200  # ids in one answer: a mask may have ten thousand users
+_BINS = 24
+
+
+def inspection(lowering: Lowering, node: str) -> dict[str, Any]:
+    """The protocol's Inspection of a node of any step. UnknownNameError: there is no such node."""
+    id = lowering.id(node)
+    records = lowering.ledger.records
+    record = records[id]
+    constants = lowering.source.constants
+    kind = kind_of(record, constants)
+    found = labels.source(record.trace)
+    skip = next((str(s) for s in lowering.recipe.skips if s.pattern is None and covers(s, record)), None)
+    return {
+        "node": id,
+        "op": node_op_name(record) if record.op == "call_function" else record.op,  # type: ignore[arg-type]
+        "target": labels.shortened(str(record.target)),
+        "kind": labels.KINDS[kind],
+        "module": [{"path": path, "type": type} for path, type in record.stack] or [{"path": "", "type": ""}],
+        "source": None if found is None else {"file": found[0], "line": found[1], "text": found[2]},
+        "output": _output(record, lowering),
+        "strides": _strides(record.val),
+        "arguments": [_argument(name, value) for name, value in labels.arguments_of(record).items()],
+        "users": _users(lowering, record),
+        "constants": [
+            _constant(records[i], lowering) for i in record.inputs if kind_of(records[i], constants) == labels.CONSTANT
+        ],
+        "origin": list(lowering.origin(id))[:LISTED],
+        "became": list(lowering.became(id))[:LISTED],
+        "born": _step(lowering, record.born),
+        "died": _step(lowering, record.died),
+        "delegated": _delegated(lowering, record) if kind == labels.OPERATOR else None,
+        "skipped": skip,
+    }
+
+
+def why_not(lowering: Lowering, node: str, pattern: str | None) -> dict[str, Any]:
+    """The protocol's WhyNot. UnknownNameError: no such node or pattern."""
+    id = lowering.id(node)
+    found = why.why_not_all(lowering, id) if pattern is None else [why.why_not(lowering, pattern, id)]
+    delegated = _delegated(lowering, lowering.ledger.records[id])
+    reason = None if delegated is None or delegated["after"] in ("yes", "") else delegated["after"]
+    return {"node": id, "delegated": reason, "explanations": [explanation(e) for e in found]}
+
+
+def explanation(found: Explanation) -> dict[str, Any]:
+    """The protocol's Explanation."""
+    return {
+        "pattern": found.pattern,
+        "node": found.node,
+        "anchor": found.anchor if found.verdict != "no anchor" else None,
+        "verdict": found.verdict,
+        "reason": found.reason,
+        "passed": found.passed,
+        "total": len(found.conditions),
+        "conditions": [
+            {
+                "name": row.name,
+                "says": row.says,
+                "part": row.part,
+                "status": str(row.status),
+                "expected": labels.shortened(row.expected),
+                "actual": labels.shortened(row.actual),
+                "node": row.node,
+                "sentence": labels.shortened(row.sentence),
+            }
+            for row in found.conditions
+        ],
+        "nodes": list(found.nodes)[:LISTED],
+        "by": None if found.by is None else {"pattern": found.by[0], "anchor": found.by[1]},
+        "suggestions_possible": False,
+    }
+
+
+def statistics(lowering: Lowering, node: str) -> dict[str, Any]:
+    """The protocol's Statistics of a constant. LowerscopeError: the node is none. UnknownNameError: there is no such node."""
+    id = lowering.id(node)
+    tensor = _tensor(lowering, id)
+    values = tensor.detach().to("cpu")
+    floats = (
+        values.to(torch.float64).reshape(-1) if not values.is_complex() else values.abs().to(torch.float64).reshape(-1)
+    )
+    finite = floats[torch.isfinite(floats)]
+    answer: dict[str, Any] = {
+        "node": id,
+        "shape": labels.value_text(values),
+        "dtype": labels.dtype_text(values.dtype),
+        "min": None,
+        "max": None,
+        "mean": None,
+        "std": None,
+        "zeros": int((floats == 0).sum()),
+        "nan": int(torch.isnan(floats).sum()),
+        "histogram": [],
+        "edges": [],
+    }
+    if finite.numel():
+        low, high = float(finite.min()), float(finite.max())
+        answer |= {"min": low, "max": high, "mean": float(finite.mean()), "std": float(finite.std(correction=0))}
+        if low < high:
+            answer["histogram"] = [int(c) for c in torch.histc(finite, _BINS, low, high)]
+            answer["edges"] = torch.linspace(low, high, _BINS + 1, dtype=torch.float64).tolist()
+        else:
+            answer |= {"histogram": [finite.numel()], "edges": [low, high]}
+    return answer
+
+
+def _tensor(lowering: Lowering, id: str) -> torch.Tensor:
+    record = lowering.ledger.records[id]
+    if kind_of(record, lowering.source.constants) != labels.CONSTANT:
+        raise LowerscopeError(f"'{id}' is computed when the program runs: only constants have statistics")
+    for program in (lowering.source, lowering.program):
+        if id in program.constants:
+            return program.constants[id]
+    # made by a step and taken away by a later one
+    return lowering.program_at(record.born).constants[id]
+
+
+def _output(record: NodeRecord, lowering: Lowering) -> str:
+    said = labels.value_text(record.val)
+    symbols = [s for s in lowering.source.dynamic_sizes if s in said]
+    ranges = []
+    for symbol in symbols:
+        low, high = lowering.source.dynamic_sizes[symbol]
+        ranges.append(f"{symbol} {low}..{high if high is not None else ''}")
+    return f"{said} ({', '.join(ranges)})" if ranges else said
+
+
+def _strides(val: Any) -> str:
+    if not isinstance(val, torch.Tensor) or val.layout is not torch.strided:
+        return ""
+    return f"[{', '.join(map(str, val.stride()))}]"
+
+
+def _argument(name: str, value: Any) -> dict[str, Any]:
+    text, nodes = labels.argument_text(value)
+    return {"name": name, "text": text, "nodes": nodes[:LISTED]}
+
+
+def _users(lowering: Lowering, record: NodeRecord) -> list[str]:
+    """Who reads the node in the last graph that has it."""
+    last = len(lowering.steps) if record.died is None else record.died - 1
+    found = [
+        e.target
+        for e in lowering.ledger.edges()
+        if e.source == record.id and e.born <= last and (e.died is None or e.died > last)
+    ]
+    return list(dict.fromkeys(found))[:LISTED]
+
+
+def _constant(record: NodeRecord, lowering: Lowering) -> dict[str, Any]:
+    known = record.id in lowering.source.constants
+    kind = lowering.source.constant_kind(record.id) if known else "made by a rewrite"
+    spec = lowering.source.specs.get(record.id)
+    name = spec.target if spec is not None and spec.target else str(record.target)
+    return {"node": record.id, "name": name, "shape": labels.value_text(record.val), "kind": kind}
+
+
+def _step(lowering: Lowering, number: int | None) -> dict[str, Any] | None:
+    return None if not number else {"step": number, "pattern": lowering.steps[number - 1].pattern}
+
+
+def _delegated(lowering: Lowering, record: NodeRecord) -> dict[str, str] | None:
+    """Whether the backend takes the node, or why not; "" for a graph that does not have it."""
+    takes = lowering.target.takes
+    if takes is None or record.op != "call_function":
+        return None
+    reason = takes(record, lowering.target.device(lowering.recipe)) or "yes"
+    return {"before": reason if record.born == 0 else "", "after": reason if record.died is None else ""}

@@ -1,0 +1,186 @@
+"""Measurements for the browser: run beside the user on snapshots, told as events that carry the recipe's revision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from lowerscope.errors import LowerscopeError
+from lowerscope.lowering import Lowering, lower
+from lowerscope.measure.by_step import StepError, step_errors
+from lowerscope.measure.compare import Comparison
+from lowerscope.measure.interpreter import Cancelled
+from lowerscope.measure.latency import LatencyReport, latency
+from lowerscope.measure.parity import parity
+from lowerscope.measure.report import ParityReport, ParityRow
+
+if TYPE_CHECKING:
+    from lowerscope.program import Program
+
+Tell = Callable[[dict[str, Any]], None]
+WHAT = ("parity", "latency", "by_step")
+_BODY = {"parity": ("parity", None), "latency": ("latency", None), "by_step": ("rows", [])}
+_STEPS_SHOWN = 500
+
+
+def measure(what: str, lowering: Lowering, revision: int, tell: Tell, cancelled: Callable[[], bool]) -> None:
+    """Take one measurement of `lowering` and tell of it: measuring, progress, then fresh, failed or cancelled."""
+    name, nothing = _BODY[what]
+
+    def say(state: str, body: Any = nothing, sentence: str = "") -> None:
+        tell({"type": what, "revision": revision, "state": state, name: body, "sentence": sentence})
+
+    def progress(done: int, total: int | None, sentence: str) -> None:
+        if total:
+            tell({"type": "progress", "what": what, "done": done, "total": total, "sentence": sentence})
+
+    say("measuring", sentence="measuring…")
+    try:
+        body, sentence = _TAKE[what](lowering, cancelled, progress)
+        say("fresh", body, sentence)
+    except Cancelled:
+        say("cancelled", sentence="Not measured: cancelled.")
+    except LowerscopeError as error:
+        say("failed", sentence=f"Not measured: {error}")
+    except Exception as error:  # a bug here must neither end the kernel's thread silently nor look like a result
+        say("failed", sentence=f"Not measured: {described(error)}")
+    finally:
+        tell({"type": "progress", "what": what, "done": 1, "total": 1, "sentence": ""})
+
+
+def described(error: BaseException) -> str:
+    """An unexpected error in one line: its class, its message, and where it arose."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    where = "" if trace is None else f" ({trace.tb_frame.f_globals.get('__name__', '?')}, line {trace.tb_lineno})"
+    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
+    return f"{type(error).__name__}: {said}{where}"
+
+
+def _parity(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -> tuple[dict[str, Any], str]:
+    def relower(program: Program) -> Program:
+        return lower(program, lowering.recipe).program
+
+    report = parity(
+        lowering.before,
+        lowering.program,
+        relower=relower,
+        cancelled=cancelled,
+        progress=lambda done, total: progress(done, total, f"parity, run {done}" + (f" of {total}" if total else "")),
+    )
+    return parity_body(report), report.sentence
+
+
+def _latency(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -> tuple[dict[str, Any], str]:
+    report = latency(
+        lowering.before,
+        lowering.program,
+        cancelled=cancelled,
+        progress=lambda said, done, total: progress(done, total, f"latency, {said}"),
+    )
+    return latency_body(report), report.sentence
+
+
+def _by_step(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -> tuple[list[dict[str, Any]], str]:
+    errors = step_errors(lowering.before, lowering.program, step_mapping(lowering), cancelled=cancelled)
+    errors.sort(key=lambda e: e.guilt, reverse=True)
+    pattern = {step.number: step.pattern for step in lowering.steps}
+    rows = [step_row(e, pattern[e.step]) for e in errors[:_STEPS_SHOWN]]
+    return rows, f"Measured {len(errors)} rewrites one by one."
+
+
+_TAKE: dict[str, Callable[..., tuple[Any, str]]] = {"parity": _parity, "latency": _latency, "by_step": _by_step}
+
+
+def step_mapping(lowering: Lowering) -> list[tuple[int, str, str]]:
+    """(step, original node, node that gives its value now) of each step whose output is an original node's value."""
+    original: dict[str, str] = {}
+    born = {record.id: record.born for record in lowering.ledger.records.values()}
+    found = []
+    for step in lowering.steps:
+        value = original.get(step.output, step.output)
+        if not step.result or born.get(value) != 0:
+            continue
+        original[step.result] = value
+        found.append((step.number, value, step.result))
+    return found
+
+
+def parity_body(report: ParityReport) -> dict[str, Any]:
+    """The protocol's Parity."""
+    worst = max(report.rows, key=lambda r: (math.isnan(r.max_abs), r.max_abs), default=None)
+    detail = ""
+    if worst is not None and report.verdict != "equal":
+        parts = [f"SQNR {_number(worst.sqnr_db, 4)} dB", f"max abs {_number(worst.max_abs)}"]
+        if not math.isnan(worst.oracle_ratio):
+            parts.append(f"fp64 {worst.oracle_ratio:.2f}×")
+        detail = " · ".join(parts)
+    return {
+        "verdict": report.verdict,
+        "sentence": report.sentence,
+        "detail": detail,
+        "outputs": [_parity_row(row) for row in report.rows],
+        "notes": list(report.notes),
+    }
+
+
+def _parity_row(row: ParityRow) -> dict[str, Any]:
+    return {
+        "name": row.output,
+        "verdict": row.verdict,
+        "max_abs": _number(row.max_abs),
+        "where": "" if row.where is None else str(list(row.where)),
+        "sqnr_db": _number(row.sqnr_db, 4),
+        "norm_l2": _number(row.norm_l2),
+        "p99_abs": _number(row.p99_abs),
+        "oracle_ratio": "" if math.isnan(row.oracle_ratio) else f"{row.oracle_ratio:.2f}×",
+    }
+
+
+def latency_body(report: LatencyReport) -> dict[str, Any]:
+    """The protocol's Latency."""
+    ratio = "within noise" if report.verdict == "within noise" else f"{report.ratio:.2f}×"
+    profile = [
+        {"op": str(op), "before_ms": float(row["ms_before"]), "after_ms": float(row["ms_after"])}
+        for op, row in report.profile.iterrows()
+    ]
+    return {
+        "runtime": report.runtime,
+        "before_ms": median(report.before_ms),
+        "after_ms": median(report.after_ms),
+        "ratio": ratio,
+        "sentence": report.sentence,
+        "profile": profile,
+    }
+
+
+def step_row(error: StepError, pattern: str) -> dict[str, Any]:
+    """The protocol's StepError."""
+    grade, size = error.guilt
+    return {
+        "step": error.step,
+        "pattern": pattern,
+        "node": error.after,
+        "isolated": _compared(error.isolated, error.why),
+        "propagated": _compared(error.propagated, ""),
+        # severity first; JSON has no infinity
+        "guilt": grade + (size / (1 + size) if math.isfinite(size) else 1.0) if grade >= 0 else -1,
+    }
+
+
+def _compared(comparison: Comparison | None, why: str) -> str:
+    if comparison is None:
+        return why or "not measured"
+    if comparison.verdict == "equal":
+        return "identical"
+    return f"max {_number(comparison.max_abs)}, {_number(comparison.sqnr_db, 4)} dB"
+
+
+def _number(value: float, digits: int = 3) -> str:
+    """A figure as it is read; "not a number" is said, never 0."""
+    if math.isnan(value):
+        return "NaN"
+    return "∞" if value == math.inf else f"{value:.{digits}g}".replace("e-0", "e-").replace("e-", "e−")

@@ -1,0 +1,284 @@
+"""What the browser may ask, request by request: each handler does it on the explorer's session and returns the data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lowerscope.errors import LowerscopeError, unknown
+from lowerscope.lowering import Lowering
+from lowerscope.measure.counts import op_name
+from lowerscope.ops import is_own
+from lowerscope.recipe import Skip
+from lowerscope.scene_words import skip_key
+from lowerscope.svg import to_svg
+from lowerscope.target import pipeline
+from lowerscope_widgets import answers
+from lowerscope_widgets.measuring import WHAT
+
+if TYPE_CHECKING:
+    from lowerscope_widgets.explorer import Explorer
+
+Handler = Callable[["Explorer", Mapping[str, Any]], Any]
+
+
+def answer(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    """The reply's data, or a Future of it. LowerscopeError: the request is not one of the protocol's, or cannot be met."""
+    handler = _HANDLERS.get(str(request.get("type")))
+    if handler is None:
+        raise LowerscopeError(
+            f"the kernel does not know the request {request.get('type')!r}: restart it and reload the page"
+        )
+    try:
+        return handler(explorer, request)
+    except KeyError as error:
+        if isinstance(error, LowerscopeError):
+            raise
+        raise LowerscopeError(f"the request {request.get('type')!r} lacks its field {error}: reload the page") from None
+
+
+# ---------------------------------------------------------------------- the recipe
+def _toggle(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    change = explorer.session.enable if request["enabled"] else explorer.session.disable
+    change(request["pattern"])
+    return explorer.shown()
+
+
+def _only(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.session.only(request["pattern"])
+    return explorer.shown()
+
+
+def _all(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    session = explorer.session
+    names = [p.name for p in pipeline(session.target, session.recipe.insertions)]
+    refused = session.lowering.target.refused
+    if request["enabled"]:
+        session.enable(*(name for name in names if name not in refused))
+    else:
+        session.disable(*(name for name in names if name != "core_aten"))
+    return explorer.shown()
+
+
+def _move(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.session.insert(request["pattern"], before=request["before"])
+    return explorer.shown()
+
+
+def _skip(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    session = explorer.session
+    match = request.get("match")
+    if match is not None:
+        session.skip(pattern=match["pattern"], match=match["anchor"])
+        return explorer.shown()
+    given = {name: request.get(name) for name in ("pattern", "node", "module", "op")}
+    if given["node"] is not None:
+        _skip_node(explorer, given)
+    else:
+        session.skip(**given)
+    return explorer.shown()
+
+
+def _skip_node(explorer: Explorer, given: dict[str, Any]) -> None:
+    """A node that a rewrite made has a name that shifts: skip the node it comes from, or the match that made it."""
+    session = explorer.session
+    lowering = session.lowering
+    id = lowering.id(given["node"])
+    origin = lowering.origin(id)
+    record = lowering.ledger.records[id]
+    if record.born == 0 or len(origin) == 1:
+        session.skip(**{**given, "node": origin[0] if len(origin) == 1 else id})
+        return
+    step = lowering.steps[record.born - 1]
+    session.skip(pattern=step.pattern, match=step.anchor)
+
+
+def _skip_text(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.session.skip(**named(explorer.session.lowering, str(request["text"]).strip()))
+    return explorer.shown()
+
+
+def named(lowering: Lowering, text: str) -> dict[str, str]:
+    """What a reader typed, as an argument of `Session.skip`: a pattern, a node, an op, or a module glob.
+
+    UnknownNameError: it is none of them; names the closest.
+    """
+    patterns = [stage.pattern for stage in lowering.stages]
+    records = lowering.ledger.records
+    if text in patterns:
+        return {"pattern": text}
+    if text in records:
+        return {"node": text}
+    ops = {op_name(r.target) for r in records.values() if r.op == "call_function"}
+    if any(Skip(op=text).covers_op(op) for op in ops):
+        return {"op": text}
+    modules = {r.module for r in records.values() if r.module}
+    if text and any(Skip(module=text).covers_module(module) for module in modules):
+        return {"module": text}
+    raise unknown("pattern, node, op or module", text, [*patterns, *sorted(modules), *sorted(ops), *records])
+
+
+def _unskip(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    session = explorer.session
+    skip = next((s for s in session.recipe.skips if skip_key(s) == request["key"]), None)
+    if skip is None:
+        raise LowerscopeError("this skip is not on the list any more: it was taken off elsewhere")
+    session.unskip(skip.pattern, skip.node, skip.module, skip.op, skip.match)
+    return explorer.shown()
+
+
+def _undo(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.session.undo()
+    return explorer.shown()
+
+
+def _redo(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.session.redo()
+    return explorer.shown()
+
+
+def _target(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.session.set_target(request["target"])
+    return explorer.shown()
+
+
+def _profile(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.session.set_profile(**{request["name"]: request["value"]})
+    return explorer.shown()
+
+
+# ---------------------------------------------------------------------- modules
+def _ready(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    return explorer.show_again()
+
+
+def _open(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    _, tree, folding = explorer.prepared()
+    rows = [int(row) for row in request["modules"] if 0 <= int(row) < len(tree.modules)]
+    folding.set_open(tree, rows, bool(request["open"]))
+    return explorer.show("")
+
+
+def _open_depth(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    _, tree, folding = explorer.prepared()
+    folding.set_depth(tree, int(request["depth"]))
+    return explorer.show("")
+
+
+def _reveal(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    return explorer.reveal(request["node"])
+
+
+def _merge(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    _, tree, folding = explorer.prepared()
+    row = int(request["module"])
+    if 0 <= row < len(tree.modules):
+        folding.set_merged(tree, explorer.session.lowering.ledger.records, row, bool(request["merged"]))
+    return explorer.show("")
+
+
+# ---------------------------------------------------------------------- questions
+def _inspect(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    return answers.inspection(explorer.session.lowering, request["node"])
+
+
+def _why_not(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    return answers.why_not(explorer.session.lowering, request["node"], request.get("pattern"))
+
+
+def _statistics(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    lowering, node = explorer.session.lowering, request["node"]
+    return explorer.later(lambda: answers.statistics(lowering, node))
+
+
+def _measure(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    if request["what"] not in WHAT:
+        raise unknown("measurement", str(request["what"]), WHAT)
+    explorer.measure(request["what"])
+
+
+def _cancel(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.cancel(request["what"])
+
+
+def _selected(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.note_selected([str(node) for node in request["nodes"]])
+
+
+# ---------------------------------------------------------------------- what leaves the widget
+def _copy(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    recipe = explorer.session.recipe
+    if request["what"] == "python":
+        return {"text": recipe.to_python(), "format": "Python"}
+    if request["what"] == "json":
+        return {"text": recipe.to_json(), "format": "JSON"}
+    if request["what"] == "compile_options":
+        options = {name: sorted(values) for name, values in recipe.compile_options().items()}
+        inside = ", ".join(f"{name!r}: {{{', '.join(map(repr, values))}}}" for name, values in options.items())
+        return {"text": f"compile_options = {{{inside}}}", "format": "compile options"}
+    raise unknown("form of a recipe", str(request["what"]), ("python", "json", "compile_options"))
+
+
+def _export(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    name = f"{explorer.session.program.name}-{explorer.session.target}"
+    what = request["what"]
+    if what == "svg":
+        scene = explorer.scene()
+        svg = to_svg(scene, int(request.get("step", 0)))
+        return {"text": svg, "filename": f"{name}.svg", "note": f"Saved the picture as {name}.svg."}
+    if what == "html":
+        return explorer.later(lambda: _html(explorer, name))
+    if what == "pt2":
+        return explorer.later(lambda: _pt2(explorer.session.lowering, name))
+    raise unknown("export", str(what), ("svg", "html", "pt2"))
+
+
+def _html(explorer: Explorer, name: str) -> dict[str, str]:
+    text, note = explorer.to_html()
+    if len(text) < explorer.largest_message:
+        return {"text": text, "filename": f"{name}.html", "note": note}
+    path = Path.cwd() / f"{name}.html"
+    path.write_text(text, encoding="utf-8")
+    return {"text": "", "filename": str(path), "note": f"Saved as {path}, beside the notebook. {note}"}
+
+
+def _pt2(lowering: Lowering, name: str) -> dict[str, str]:
+    program = lowering.program
+    path = program.save(Path.cwd() / f"{name}.pt2")
+    own = sorted({op_name(n.target) for n in program.graph.nodes if n.op == "call_function" and is_own(n.target)})
+    needs = f" It needs `import lowerscope` for {', '.join(own)}." if own else " It needs no operator but torch's own."
+    return {"text": "", "filename": str(path), "note": f"Saved the lowered program as {path}.{needs}"}
+
+
+_HANDLERS: dict[str, Handler] = {
+    "ready": _ready,
+    "toggle": _toggle,
+    "only": _only,
+    "all": _all,
+    "move": _move,
+    "skip": _skip,
+    "skip_text": _skip_text,
+    "unskip": _unskip,
+    "undo": _undo,
+    "redo": _redo,
+    "target": _target,
+    "profile": _profile,
+    "open": _open,
+    "open_depth": _open_depth,
+    "reveal": _reveal,
+    "merge": _merge,
+    "inspect": _inspect,
+    "why_not": _why_not,
+    "statistics": _statistics,
+    "measure": _measure,
+    "cancel": _cancel,
+    "selected": _selected,
+    "copy": _copy,
+    "export": _export,
+}
+
+
+def is_told(request: Mapping[str, Any]) -> bool:
+    """Whether a request is told, not asked: nothing is replied."""
+    return request.get("type") == "selected"
