@@ -34,15 +34,17 @@ const PADDING = 7;
 const RADIUS = 9;
 
 /**
- * The nodes that stand for a match at a step: its members alive then, else the original nodes behind them, else what its
- * step made. Steps are those of the pane: [0, s] in a comparison, where what was removed is drawn too.
+ * The nodes that stand for a match at a step: its members when all are alive then, else those that are and the original
+ * nodes behind the others (a later pattern's members are not born yet), else what its step made. Steps are those of the
+ * pane: [0, s] in a comparison, where what was removed is drawn too.
  */
 export function nodesOfMatch(scene: Scene, match: number, steps: readonly number[]): number[] {
   const alive = (node: number) => steps.some((step) => scene.nodeAlive(node, step));
-  const members = scene.matchMembers(match).filter(alive);
-  if (members.length > 0) return members;
-  const origins = scene.matchOrigins(match).filter(alive);
-  if (origins.length > 0) return origins;
+  const all = scene.matchMembers(match);
+  const members = all.filter(alive);
+  if (members.length > 0 && members.length === all.length) return members;
+  const nodes = new Set([...members, ...scene.matchOrigins(match).filter(alive)]);
+  if (nodes.size > 0) return [...nodes];
   const step = scene.matches.step[match];
   return step > 0 ? scene.stepMade(step).filter(alive) : [];
 }
@@ -62,7 +64,7 @@ export class Hulls {
       const nodes = nodesOfMatch(scene, match, steps).filter(isDrawn);
       const box = union(nodes.map((node) => boxOfNode(scene, node)));
       if (box === null) continue;
-      if (style === "solid") for (const node of nodes) applied.add(node);
+      if (style === "solid" && scene.patterns[scene.matches.pattern[match]]?.name !== "core_aten") for (const node of nodes) applied.add(node);
       this.list.push(makeHull(scene, match, style, nodes, box, isDrawn));
     }
     // Where another pattern took the anchor, or a nearer miss stands there, a near miss is drawn only when asked for.
@@ -75,7 +77,9 @@ export class Hulls {
     }
     this.list.forEach((hull, position) => {
       const anchor = scene.matches.anchor[hull.match];
-      hull.quiet = hull.style === "would" || (hull.style === "dashed" && (applied.has(anchor) || nearest.get(anchor) !== hull || hull.nodes.length < 2));
+      // What only brings the program into form touches nearly every node: shown when asked for.
+      const forms = scene.patterns[hull.pattern]?.name === "core_aten";
+      hull.quiet = forms || hull.style === "would" || (hull.style === "dashed" && (applied.has(anchor) || nearest.get(anchor) !== hull || hull.nodes.length < 2));
       for (const node of hull.nodes) {
         const there = this.byNode.get(node);
         if (there === undefined) this.byNode.set(node, [position]);
