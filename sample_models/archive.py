@@ -18,9 +18,9 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 def to_bytes(program: torch.export.ExportedProgram) -> bytes:
     """The program as a compressed ``.pt2``, its stack traces relative to the project or to the packages they lie in.
 
-    The stack traces of `program` itself are rewritten.
+    The metadata of `program` itself is rewritten.
     """
-    _shorten_stack_traces(program)
+    _forget_the_machine(program)
     # Into a buffer: into a file, torch would name the records after the path.
     written = io.BytesIO()
     torch.export.save(program, written)
@@ -41,12 +41,15 @@ def torch_version(path: Path) -> str:
         return archive.comment.decode().removeprefix("torch ")
 
 
-def _shorten_stack_traces(program: torch.export.ExportedProgram) -> None:
+def _forget_the_machine(program: torch.export.ExportedProgram) -> None:
     for module in program.graph_module.modules():
-        if isinstance(module, torch.fx.GraphModule):
-            for node in module.graph.nodes:
-                if node.meta.get("stack_trace"):
-                    node.meta["stack_trace"] = _FRAME.sub(_relative, node.meta["stack_trace"])
+        if not isinstance(module, torch.fx.GraphModule):
+            continue
+        for node in module.graph.nodes:
+            # It names graphs by their addresses in memory.
+            node.meta.pop("from_node", None)
+            if node.meta.get("stack_trace"):
+                node.meta["stack_trace"] = _FRAME.sub(_relative, node.meta["stack_trace"])
 
 
 def _relative(frame: re.Match[str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import zipfile
 from functools import cache
 from typing import Any
@@ -11,16 +12,22 @@ import pytest
 import torch
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from sample_models import codec, conv_bn, dsr, migan, resnet50_like, upsampler
+from sample_models import codec, conv_bn, dsr, dyt_block, migan, quantized_mlp, resnet50_like, upsampler
 from sample_models.archive import ROOT, to_bytes, torch_version
 from sample_models.build import FILES, FOLDER, export
 
 aten = torch.ops.aten
+QUANTIZED = [name for name in FILES if FILES[name][0] in ("dyt_block", "quantized_mlp")]
+EVERY = [pytest.param(name, marks=pytest.mark.quantize) if name in QUANTIZED else name for name in FILES]
 
 
 @cache
 def program(name: str) -> torch.export.ExportedProgram:
     """The committed file."""
+    if name in QUANTIZED:
+        # Their operators must be registered before the file is read.
+        importlib.import_module("torch.ao.quantization.fx._decomposed")
+        importlib.import_module("torchao.quantization")
     return torch.export.load(FOLDER / f"{name}.pt2")
 
 
@@ -51,7 +58,7 @@ def argument(node: torch.fx.Node, index: int, default: Any = None) -> Any:
     return node.args[index] if len(node.args) > index else default
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_file_is_what_the_module_exports_to(name):
     path = FOLDER / f"{name}.pt2"
     again = export(name)
@@ -63,7 +70,7 @@ def test_the_file_is_what_the_module_exports_to(name):
         assert to_bytes(again) == path.read_bytes(), f"run python -m sample_models.build {name}"
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_file_runs_and_is_small(name):
     path = FOLDER / f"{name}.pt2"
     assert path.stat().st_size < 400_000
@@ -76,7 +83,7 @@ def test_the_file_runs_and_is_small(name):
     assert 0.05 < float(result.float().std()) < 10
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", EVERY)
 def test_the_file_names_no_folder_of_a_machine(name):
     with zipfile.ZipFile(FOLDER / f"{name}.pt2") as archive:
         for record in archive.namelist():
@@ -238,3 +245,111 @@ def test_batch_norms_are_off_their_defaults():
         assert means
         assert not any(bool((mean == 0).all()) for mean in means)
         assert not any(bool((variance == 1).any()) and variance.std() == 0 for variance in variances)
+
+
+def sqnr_db(reference: torch.Tensor, value: torch.Tensor) -> float:
+    return float(10 * torch.log10(reference.square().sum() / (reference - value).square().sum()))
+
+
+@pytest.mark.quantize
+@pytest.mark.parametrize("name", QUANTIZED)
+def test_a_quantized_file_is_close_to_its_float_model(name):
+    module, arguments = FILES[name]
+    if module == "dyt_block":
+        model, args = dyt_block.float_model(**arguments)  # pyright: ignore[reportArgumentType]
+    else:
+        model, args = quantized_mlp.float_model()
+    with torch.no_grad():
+        reference, value = model(*args), program(name).module()(*args)
+    # 4 bits of weight leave about 22 dB here, 8 bits about 36.
+    assert sqnr_db(reference, value) > (18 if "4w" in name else 30)
+    assert not torch.equal(reference, value)
+    kept = {key for key, parameter in program(name).state_dict.items() if parameter.is_floating_point()}
+    assert not any(key in kept for key in dict(model.named_parameters()) if key.endswith("weight"))
+
+
+def quantized(name: str, kind: str) -> list[torch.fx.Node]:
+    """The nodes of the quantized_decomposed or torchao operators whose name starts with `kind`."""
+    nodes = (node for node in program(name).graph.nodes if node.op == "call_function")
+    return [node for node in nodes if str(node.target).partition(".")[2].startswith(kind)]
+
+
+@pytest.mark.quantize
+@pytest.mark.parametrize("name", [name for name in QUANTIZED if name.startswith("dyt")])
+def test_every_operator_of_a_dyt_block_is_between_quantized_values(name):
+    for node in program(name).graph.nodes:
+        if node.op != "call_function" or str(node.target).startswith("quantized_decomposed"):
+            continue
+        for operand in node.args[:2]:
+            if isinstance(operand, torch.fx.Node) and node.target != aten.relu.default:
+                assert "dequantize" in str(operand.target), (node, operand)
+        (reader,) = node.users
+        assert "quantize_per_tensor" in str(reader.target) or reader.target == aten.relu.default, node
+
+
+@pytest.mark.quantize
+@pytest.mark.parametrize("name", [name for name in QUANTIZED if name.startswith("dyt")])
+def test_a_dyt_site_is_mul_tanh_mul_add(name):
+    sites = [node for node in calls(name, aten.tanh.default) if "DyT" in str(node.meta["nn_module_stack"])]
+    sites = [node for node in sites if list(node.meta["nn_module_stack"].values())[-1][0].startswith("norms.")]
+    assert len(sites) == 2
+    for tanh in sites:
+        chain = [tanh]
+        while len(chain) < 3:
+            (quantize,) = chain[-1].users
+            (dequantize,) = quantize.users
+            chain += dequantize.users
+        assert [node.target for node in chain] == [aten.tanh.default, aten.mul.Tensor, aten.add.Tensor]
+
+
+@pytest.mark.quantize
+@pytest.mark.parametrize(
+    ("name", "equal"), [("dyt_conv", True), ("dyt_conv_nhwc", True), ("dyt_conv_realistic", False)]
+)
+def test_gamma_one_keeps_the_scale_of_tanh(name, equal):
+    """With gamma = 1 and beta = 0 the codes pass unchanged: tanh, the product and the sum share scale and zero point."""
+    for tanh in calls(name, aten.tanh.default):
+        parameters, node = [], tanh
+        for _ in range(3):
+            (quantize,) = node.users
+            parameters.append(quantize.args[1:3])
+            (dequantize,) = quantize.users
+            (node,) = dequantize.users
+        assert (len(set(parameters)) == 1) == equal
+
+
+@pytest.mark.quantize
+def test_padding_and_layout_of_the_dyt_convolutions():
+    def geometry(name: str) -> list[tuple]:
+        return [(argument(n, 4, [0, 0]), n.meta["val"].shape[2]) for n in calls(name, aten.conv2d.default)][1:]
+
+    assert geometry("dyt_conv") == [([0, 0], 6)] * 2
+    assert geometry("dyt_conv_padded") == [([1, 1], 6)] * 2
+    assert len(calls("dyt_conv", aten.permute.default)) == 0
+    assert len(calls("dyt_conv_nhwc", aten.permute.default)) == 4
+
+
+@pytest.mark.quantize
+def test_the_quantized_linears_have_the_forms_that_kernels_ask_for():
+    for mode in quantized_mlp.MODES:
+        name = f"quantized_mlp_{mode}"
+        shapes = [node.meta["val"].shape[-1] for node in calls(name, aten.linear.default)]
+        assert shapes == [64, 512, 1]
+    assert len(quantized("quantized_mlp_static8", "dequantize_per_channel")) == 3
+    assert len(quantized("quantized_mlp_static8", "quantize_per_tensor")) == 4
+    for mode, weights, activations in (("8w", 3, 0), ("4w", 3, 0), ("8da4w", 3, 3)):
+        name = f"quantized_mlp_{mode}"
+        assert len(quantized(name, "dequantize_affine")) == weights + activations
+        assert len(quantized(name, "choose_qparams_affine")) == activations
+        groups = [argument(node, 1)[1] for node in quantized(name, "dequantize_affine")[-1:]]
+        assert groups == [512 if mode == "8w" else quantized_mlp.GROUP]
+
+
+def test_unknown_arguments_name_the_known_ones():
+    for call, message in (
+        (lambda: quantized_mlp.build("2w"), "use one of static8, 8w, 4w, 8da4w"),
+        (lambda: dyt_block.float_model(layout="chwn"), "use one of nchw, nhwc"),
+        (lambda: dyt_block.float_model(kind="mlp"), "use 'conv' or 'transformer'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
