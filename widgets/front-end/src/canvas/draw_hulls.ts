@@ -20,6 +20,10 @@ export function hullColour(frame: Frame, hull: Hull): string {
 
 export function drawHulls(frame: Frame): void {
   const { context, shown, attention, detail, px } = frame;
+  if (detail === Detail.blocks) {
+    drawBars(frame);
+    return;
+  }
   for (const row of frame.hullRows) {
     const hull = shown.hulls.list[row];
     if (hull === undefined || !attention.isHullShown(hull)) continue;
@@ -27,10 +31,6 @@ export function drawHulls(frame: Frame): void {
     const alpha = (attention.isHullLit(hull) ? 1 : DIM) * frame.arriving;
     context.globalAlpha = alpha;
     context.strokeStyle = context.fillStyle = colour;
-    if (detail === Detail.blocks) {
-      drawBar(frame, hull, alpha);
-      continue;
-    }
     const path = hull.path();
     if (hull.style === "solid") {
       context.globalAlpha = alpha * (shown.comparing ? 0.05 : 0.09);
@@ -51,18 +51,29 @@ export function drawHulls(frame: Frame): void {
   context.globalAlpha = 1;
 }
 
-/** From afar a hull is a filled bar; a near miss keeps its hollow look. */
-function drawBar(frame: Frame, hull: Hull, alpha: number): void {
-  const { context, px } = frame;
-  const { x0, y0, x1, y1 } = hull.box;
-  roundRect(context, x0 - 4, y0 - 4, x1 - x0 + 8, y1 - y0 + 8, 6);
-  if (hull.style === "solid") {
-    context.globalAlpha = alpha * 0.55;
-    context.fill();
-  } else {
-    context.lineWidth = 1.5 * px;
-    context.stroke();
+/** From afar a hull is a filled bar; a near miss keeps its hollow look. There are many: one path per look. */
+function drawBars(frame: Frame): void {
+  const { context, shown, attention, px } = frame;
+  const looks = new Map<string, Hull[]>();
+  for (const row of frame.hullRows) {
+    const hull = shown.hulls.list[row];
+    if (hull === undefined || !attention.isHullShown(hull)) continue;
+    const look = `${hull.style === "solid" ? "fill" : "line"} ${attention.isHullLit(hull) ? 1 : DIM} ${hullColour(frame, hull)}`;
+    const alike = looks.get(look);
+    if (alike === undefined) looks.set(look, [hull]);
+    else alike.push(hull);
   }
+  for (const [look, hulls] of looks) {
+    const [how, alpha, colour = ""] = look.split(" ");
+    context.beginPath();
+    for (const { box } of hulls) context.rect(box.x0 - 4, box.y0 - 4, box.x1 - box.x0 + 8, box.y1 - box.y0 + 8);
+    context.globalAlpha = Number(alpha) * frame.arriving * (how === "fill" ? 0.55 : 1);
+    context.fillStyle = context.strokeStyle = colour;
+    context.lineWidth = 1.5 * px;
+    if (how === "fill") context.fill();
+    else context.stroke();
+  }
+  context.globalAlpha = 1;
 }
 
 export function drawTags(frame: Frame): void {
@@ -80,7 +91,7 @@ function drawTag(frame: Frame, hull: Hull): void {
   const box = hull.box;
   if ((box.x1 - box.x0) * zoom < 20) return;
   // A number stays readable from afar, as far as its hull has room for it.
-  const scale = Math.max(1, Math.min(0.8 / zoom, (box.x1 - box.x0) / 34, 2.4));
+  const scale = Math.max(1, Math.min(0.8 / zoom, (box.x1 - box.x0) / 34, 1.7));
   const pattern = scene.patterns[hull.pattern];
   const number = String(pattern?.number ?? "");
   const near = hull.style === "dashed";

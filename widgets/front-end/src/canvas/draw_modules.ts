@@ -57,7 +57,8 @@ function drawHeader(frame: Frame, row: number): void {
   const w = modules.w[row] as number;
   const h = modules.h[row] as number;
   // Seen from afar a name keeps a readable size as long as its box has room for it.
-  const scale = Math.max(1, Math.min(10.5 / 11 / zoom, (h * 0.8) / HEADER, frame.detail === Detail.blocks ? 40 : 2.2));
+  // An open one's header must not run into what is below it.
+  const scale = Math.max(1, Math.min(10.5 / 11 / zoom, (h * 0.8) / HEADER, open && frame.detail > Detail.blocks ? 1.5 : 40));
   if (11 * scale * zoom * frame.ratio < 9 || w * zoom < 44) return;
   const middle = open || h < HEADER * scale * 1.5 ? y + Math.min(h, HEADER * scale) / 2 : y + h / 2;
 

@@ -21,7 +21,7 @@ export function drawOverlay(frame: Frame, fault: number): void {
   if (attention.hovered >= 0 && shown.nodes[attention.hovered] !== Fate.absent) drawHover(frame, attention.hovered);
   for (const row of attention.selected) if (row >= 0 && shown.nodes[row] !== Fate.absent) drawRing(frame, row, theme.accent, 2, RING_GAP);
   if (fault >= 0 && shown.nodes[fault] !== Fate.absent) drawFault(frame, fault);
-  drawEdgeLabels(frame, looked);
+  drawEdgeLabels(frame, looked, true);
 }
 
 /** Edges into a selected node, and all of a hovered one's: constants come in from the side, so inputs read downwards. */
@@ -113,8 +113,11 @@ function drawProvenance(frame: Frame): void {
   context.lineCap = "butt";
 }
 
-/** Shapes and argument names: on every edge from close by, else on those looked at. Labels never cover each other. */
-export function drawEdgeLabels(frame: Frame, rows: readonly number[]): void {
+/**
+ * Shapes and argument names: on every edge from close by, else on those looked at. Labels never cover each other, nor a
+ * line that is not much longer than they are, unless it is `looked` at.
+ */
+export function drawEdgeLabels(frame: Frame, rows: readonly number[], looked: boolean): void {
   if (frame.detail < Detail.labels || rows.length === 0) return;
   const { context, theme, scene, shown, text, px } = frame;
   const { routes, points, edges, nodes } = scene;
@@ -144,23 +147,25 @@ export function drawEdgeLabels(frame: Frame, rows: readonly number[]): void {
     const edge = routes.edge[row];
     const last = routes.point[row] + routes.points[row] - 1;
     const into = edge < 0 || routes.dst_module[row] ? "" : edges.arg(edge);
-    if (into !== "" && Math.abs(points.y[last] - points.y[last - 1]) >= 14) put(into, points.x[last], points.y[last] - 11);
+    if (into !== "" && Math.abs(points.y[last] - points.y[last - 1]) >= (looked ? 14 : 22)) put(into, points.x[last], points.y[last] - 11);
     if (routes.src_module[row] || routes.stub[row]) continue;
-    const at = longestSegment(scene, row);
     const shape = nodes.shape(routes.src[row]);
+    const across = looked ? 10 : Math.min(150, text.width(shape.slice(0, 60), label)) + 24;
+    const at = longestSegment(scene, row, across, looked ? 10 : 26);
     if (shape !== "" && at !== null) put(shape, at[0], at[1]);
   }
   context.textAlign = "left";
 }
 
-function longestSegment(scene: Scene, row: number): [number, number] | null {
+/** The middle of the longest part of a route that is longer than `across` (level) or `along` (upright). */
+function longestSegment(scene: Scene, row: number, across: number, along: number): [number, number] | null {
   const { x, y } = scene.points;
   const first = scene.routes.point[row];
   let best: [number, number] | null = null;
-  let length = 10;
+  let length = 0;
   for (let i = first + 1; i < first + scene.routes.points[row]; i++) {
     const here = Math.abs(x[i] - x[i - 1]) + Math.abs(y[i] - y[i - 1]);
-    if (here <= length) continue;
+    if (here <= length || here < (Math.abs(x[i] - x[i - 1]) > Math.abs(y[i] - y[i - 1]) ? across : along)) continue;
     length = here;
     best = [(x[i] + x[i - 1]) / 2, (y[i] + y[i - 1]) / 2];
   }

@@ -162,7 +162,8 @@ export class GraphView {
       }
     }
     if (viewChanged || selectionChanged || state.currentModule !== before.currentModule) this.#mirrorSoon();
-    if (state.step !== before.step && !sceneChanged && (state.teaching || state.playing || state.view === "split")) this.#frameStep(state);
+    const steps = state.step !== before.step && (state.teaching || state.playing || (state.view === "split" && before.view === "split"));
+    if ((steps || (state.teaching && !before.teaching)) && !sceneChanged) this.#frameStep(state);
   }
 
   #showAll(state: State, before: State): void {
@@ -224,7 +225,7 @@ export class GraphView {
     const box = boxOf(scene, ids, state);
     if (box === null) return;
     if (state.teaching) {
-      this.#glide(Camera.fitting(box, pane.width, pane.height, 70, 1.3));
+      this.#glide(Camera.fitting(box, pane.width, pane.height, 44, 1.3));
       return;
     }
     const first = ids.find((id) => boxOf(scene, [id], state) !== null);
@@ -234,6 +235,8 @@ export class GraphView {
   /** One pane, or two for Split. */
   #arrange(state: State): void {
     const wanted = state.view === "split" ? 2 : 1;
+    const first = this.#sides[0]?.pane;
+    if (first !== undefined && this.#sides.length !== wanted) first.keepsExtent = true;
     while (this.#sides.length > wanted) this.#sides.pop()?.close();
     while (this.#sides.length < wanted) this.#sides.push(this.#makeSide());
     this.element.classList.toggle("ls-two", wanted === 2);
@@ -264,6 +267,8 @@ export class GraphView {
     };
     pane.onSized = (firstTime) => {
       if (firstTime && !this.#framed && pane.shown !== null) this.#frameFirst();
+      // The first pane leads: a resize moves its camera, and the other follows.
+      if (this.#framed && this.#sides[0] !== undefined) this.#moved(this.#sides[0].pane);
     };
     return {
       pane,

@@ -32,7 +32,6 @@ export interface Moving {
 
 export class Painter {
   readonly #text: TextCache;
-  #dots: { colour: string; pattern: CanvasPattern | null } | null = null;
 
   constructor(
     readonly base: CanvasRenderingContext2D,
@@ -44,7 +43,6 @@ export class Painter {
   /** Forget measured texts: the fonts changed. */
   forget(): void {
     this.#text.clear();
-    this.#dots = null;
   }
 
   frame(context: CanvasRenderingContext2D, view: View, shown: Shown, state: State, theme: Theme, moving: Moving | null): Frame {
@@ -92,7 +90,7 @@ export class Painter {
     const stubs = frame.detail >= Detail.labels ? stubsOf(frame, frame.routeRows) : [];
     drawStubs(frame, stubs);
     drawTags(frame);
-    if (frame.detail === Detail.full && moving === null) drawEdgeLabels(frame, frame.routeRows);
+    if (frame.detail === Detail.full && moving === null) drawEdgeLabels(frame, frame.routeRows, false);
     frame.arriving = 1;
     return stubs;
   }
@@ -111,26 +109,13 @@ export class Painter {
     context.direction = "ltr";
   }
 
-  /** Dots every 24 units; a coarser or finer power of two keeps them 16 to 32 px apart. */
-  #drawGrid({ context, theme, window, zoom }: Frame): void {
-    if (this.#dots?.colour !== theme.grid) this.#dots = { colour: theme.grid, pattern: dotPattern(context, theme.grid) };
-    const { pattern } = this.#dots;
-    if (pattern === null) return;
+  /** Dots every 24 units; a power of two keeps them 17 to 34 px apart. Single px: a pattern fill costs far more. */
+  #drawGrid({ context, theme, window, zoom, ratio }: Frame): void {
     const spacing = 24 * 2 ** -Math.round(Math.log2(zoom));
-    pattern.setTransform(new DOMMatrix().scale(spacing / 48));
-    context.fillStyle = pattern;
-    context.fillRect(window.x0, window.y0, window.x1 - window.x0, window.y1 - window.y0);
+    const size = Math.max(1, Math.round(ratio)) / ratio / zoom;
+    context.fillStyle = theme.grid;
+    for (let y = Math.ceil(window.y0 / spacing) * spacing; y < window.y1; y += spacing) {
+      for (let x = Math.ceil(window.x0 / spacing) * spacing; x < window.x1; x += spacing) context.fillRect(x, y, size, size);
+    }
   }
-}
-
-function dotPattern(context: CanvasRenderingContext2D, colour: string): CanvasPattern | null {
-  const tile = document.createElement("canvas");
-  tile.width = tile.height = 48;
-  const pen = tile.getContext("2d");
-  if (pen === null) return null;
-  pen.fillStyle = colour;
-  pen.beginPath();
-  pen.arc(24, 24, 1.6, 0, 2 * Math.PI);
-  pen.fill();
-  return context.createPattern(tile, "repeat");
 }

@@ -2,7 +2,7 @@
 import type { Scene } from "../scene";
 import type { State } from "../state";
 import { Attention } from "./attention";
-import { Camera } from "./camera";
+import { Camera, ZOOM } from "./camera";
 import type { Stub } from "./draw_edges";
 import { drawOverlay } from "./draw_rings";
 import { Fate } from "../lives";
@@ -51,6 +51,8 @@ export class Pane {
   onMoved: () => void = () => {};
   onDrawn: () => void = () => {};
   onSized: (first: boolean) => void = () => {};
+  /** The next change of size keeps the width of graph that is in view: the pane is cut in two, or whole again. */
+  keepsExtent = false;
 
   constructor() {
     this.element.className = "ls-pane";
@@ -292,7 +294,11 @@ export class Pane {
     const first = this.#size.width === 0;
     if (!first) {
       // What is in the middle stays there.
-      this.camera.x += (this.#size.width - width) / 2 / this.camera.zoom;
+      const middle = { x: this.camera.toLayoutX(this.#size.width / 2), y: this.camera.toLayoutY(this.#size.height / 2) };
+      if (this.keepsExtent) this.camera.zoom = Math.max(ZOOM.min, Math.min(1.2, (this.camera.zoom * width) / this.#size.width));
+      this.camera.x = middle.x - width / 2 / this.camera.zoom;
+      this.camera.y = middle.y - height / 2 / this.camera.zoom;
+      this.keepsExtent = false;
     }
     this.#size = { width, height };
     this.#allocate();

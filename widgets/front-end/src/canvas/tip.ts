@@ -93,6 +93,7 @@ function describeNode(row: number, scene: Scene, state: State): string[] {
 function verdictsOf(row: number, scene: Scene): string[] {
   const lines: string[] = [];
   for (let match = 0; match < scene.matches.length && lines.length < 3; match++) {
+    if (scene.matches.fault[match] === row) lines.push(`${numbered(scene, scene.matches.pattern[match])} stops here: ${plain(scene.matches.reason(match))}`);
     if (scene.matches.anchor[match] !== row || scene.verdict(match) === "applied") continue;
     lines.push(`${numbered(scene, scene.matches.pattern[match])}: ${verdictOf(scene, match)}`);
   }
