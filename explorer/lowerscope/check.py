@@ -69,6 +69,9 @@ ENGINE_CONDITIONS = (
 )
 
 
+_PLAIN_TYPES = frozenset({int, str, float, bool, type(None), torch.dtype})
+
+
 class Failed(Exception):
     """A required condition does not hold: ends the match. Caught by the engine, never seen by a user."""
 
@@ -132,9 +135,9 @@ P = TypeVar("P", bound=HasNodes)
 
 def holds(fact: Any) -> bool:
     """Whether a comparison is true; of symbolic sizes only what holds for all of them, and without adding a guard."""
-    if isinstance(fact, torch.SymBool):
-        return statically_known_true(fact)
-    return bool(fact)
+    if fact is True or fact is False:
+        return fact
+    return statically_known_true(fact) if isinstance(fact, torch.SymBool) else bool(fact)
 
 
 def same(actual: Any, expected: Any) -> bool:
@@ -290,6 +293,8 @@ class Check:
         return self._around.module_of(node)
 
     def _plain(self, value: Any) -> Any:
+        if type(value) in _PLAIN_TYPES:
+            return value
         if isinstance(value, Node):
             return self._around.id_of(value)
         if isinstance(value, (list, tuple)):

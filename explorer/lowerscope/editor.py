@@ -63,6 +63,7 @@ class Editor:
         self._journal: list[tuple[Any, ...]] = []
         self._marks: dict[int, int] = {0: 0}  # step -> length of the journal just after it
         self._constants_by_key: dict[Any, str] = {}
+        self._kept_keys = {spec.target for spec in program.specs.values()}  # names that tensors are kept under
         self._match: Match | None = None
         self._made: list[str] = []
         self._program_constants = {n: t for n, t in program.constants.items() if n not in program.mutated}
@@ -182,7 +183,7 @@ class Editor:
         node.meta.update({k: origin.meta[k] for k in _INHERITED_META if k in origin.meta})
         if like is None:
             node.meta["nn_module_stack"] = self._common_stack(self._match.nodes)
-        node.meta["val"] = self._fake.run(target, args, kwargs) if val is None else val
+        node.meta["val"] = self._fake.run(target, args, kwargs) if val is None else self._fake.adopt(val)
         self._write(node, born=self.step)
         self._made.append(self.id_of(node))
         return node
@@ -333,7 +334,7 @@ class Editor:
             else:
                 relation[id] = before
         elif kind == "constant":
-            del self.new_constants[change[1]]
+            self._kept_keys.discard(self.new_constants.pop(change[1]).key)
         elif kind == "key":
             del self._constants_by_key[change[1]]
 
@@ -486,11 +487,11 @@ class Editor:
 
     def _fresh_key(self, base: str) -> str:
         """A name under which neither the program nor a rewrite keeps a tensor yet."""
-        taken = {c.key for c in self.new_constants.values()} | {s.target for s in self.program.specs.values()}
         key, count = base, 0
-        while key in taken:
+        while key in self._kept_keys:
             count += 1
             key = f"{base}_{count}"
+        self._kept_keys.add(key)
         return key
 
     def _fresh_constant(self, base: str) -> str:

@@ -46,7 +46,25 @@ class FakeRunner:
 
     def from_tensor(self, tensor: torch.Tensor) -> FakeTensor:
         """The fake value of a constant."""
-        return self.mode.from_tensor(tensor, static_shapes=True)
+        key = ("constant", tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
+        if key not in self._memo:
+            self._memo[key] = self.mode.from_tensor(tensor.detach(), static_shapes=True)
+        return self._memo[key]
+
+    def adopt(self, value: Any) -> Any:
+        """An equal fake value of this program's mode for one of another's (decompositions are memoised across programs)."""
+        return pytree.tree_map(self._adopt, value) if isinstance(value, (list, tuple)) else self._adopt(value)
+
+    def _adopt(self, value: Any) -> Any:
+        if not isinstance(value, FakeTensor) or value.fake_mode is self.mode:
+            return value
+        key = ("adopted", describe(value))
+        if key not in self._memo:
+            with self.mode:
+                self._memo[key] = torch.empty_strided(
+                    value.shape, value.stride(), dtype=value.dtype, device=value.device
+                )
+        return self._memo[key]
 
 
 def describe(value: Any) -> Any:
@@ -66,6 +84,8 @@ def describe(value: Any) -> Any:
         return tuple([(k, describe(v)) for k, v in value.items()])
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
         raise Undescribable
+    if isinstance(value, float):
+        return (float, value.hex())  # 0.0 and -0.0 are equal, and are not the same literal
     return (type(value), value)
 
 

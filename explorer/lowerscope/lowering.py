@@ -7,8 +7,10 @@ afterwards.
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -130,7 +132,7 @@ class Lowerer:
 
         `polled` is called now and then; what it raises ends the lowering, and the next one starts from there.
         """
-        with self.lock:
+        with self.lock, _no_garbage_collection():
             plan = self._plan(recipe)
             kept = self._keep(plan)
             for pattern, key, off, skips, later in plan[kept:]:
@@ -220,6 +222,18 @@ class Lowerer:
             other.lower(recipe)
             other.editor.undo_to(other.editor.mark_after(step))
             return take_snapshot(other.editor, f"{name}, step {step}")
+
+
+@contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    # a stage allocates many small objects that stay: each full collection would walk the whole program for nothing
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def lower(program: Any, recipe: Recipe | str) -> Lowering:

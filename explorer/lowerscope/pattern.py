@@ -109,6 +109,10 @@ class Pattern:
         """Narrow the anchors that `anchors` gives by op; cheap, and states nothing."""
         return True
 
+    def anchors_in(self, editor: Editor) -> Iterable[Node] | None:
+        """The anchors in the editor's graphs, where finding them takes more than `anchors` and `is_anchor`; else None."""
+        return None
+
     def match(self, anchor: Node, check: Check) -> Match | None:
         """Find the match at `anchor`, stating every condition on `check`."""
         raise NotImplementedError(f"pattern '{self.name}' has no match method")
@@ -140,6 +144,15 @@ class Pattern:
                 for condition in item.conditions:
                     yield condition, None
 
+    def count_conditions(self, ways: tuple[str, ...] = ()) -> int:
+        """How many conditions there are on the given ways."""
+        counts = type(self).__dict__.get("_counts")
+        if counts is None:
+            counts = type(self)._counts = {}
+        if ways not in counts:
+            counts[ways] = sum(1 for _ in self.condition_rows(ways))
+        return counts[ways]
+
     def declared(self) -> dict[str, str | None]:
         """Every condition name, the engine's included, with the optional part that it belongs to."""
         cached = type(self).__dict__.get("_declared")
@@ -151,6 +164,7 @@ class Pattern:
         return cached
 
     _declared: ClassVar[dict[str, str | None] | None] = None
+    _counts: ClassVar[dict[tuple[str, ...], int] | None] = None
 
     def says(self, name: str) -> str:
         """What the condition `name` says to a reader."""

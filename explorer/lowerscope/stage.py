@@ -12,7 +12,6 @@ from torch.fx import Node
 from lowerscope.check import Check, Failed, PartFailed, Record
 from lowerscope.editor import Editor
 from lowerscope.errors import LowerscopeError
-from lowerscope.explain import failure_sentence
 from lowerscope.pattern import ANY, Declined, Match, Pattern
 from lowerscope.recipe import Skip
 from lowerscope.verdict import Outcome, Step, Verdict
@@ -26,6 +25,10 @@ class StageResult:
     entry: tuple[int, int]
     verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
+
+
+#: How far upstream of a match's inputs another anchor may stand that competes for its nodes (conv -> mul -> add).
+_RIVAL_REACH = 2
 
 
 @dataclass(slots=True)
@@ -53,28 +56,23 @@ class Stage:
         self.skipped_matches = {s.match: s for s in skips if s.match is not None and s.pattern == pattern.name}
         self.result = StageResult(pattern.name, editor.mark())
         self._later = _by_op(later)
-        self._taken_by: dict[str, tuple[str, str]] = {}
+        self._pending: set[str] = set()  # anchors whose turn is still to come
+        self._rivals: dict[str, tuple[_Found, tuple[str, str]]] = {}  # what they would have matched, and who took it
         self._mutating = [n for g in editor.graphs.values() for n in g.nodes if _mutates(n)]
 
     def run(self, polled: Callable[[], None] = lambda: None) -> StageResult:
-        """Match everywhere, then apply. `polled` is called now and then; whatever it raises ends the stage."""
+        """Match and apply at one anchor after the other, in the order of the graph. `polled` is called now and then; whatever it raises ends the stage."""
         editor, pattern = self.editor, self.pattern
         queue = [editor.id_of(n) for n in anchors_of(pattern, editor)]
-        met = {id: self._find(pattern, editor.nodes[id]) for id in queue}
-        version = editor.mark()[0]
         while queue:
             made: list[str] = []
+            self._pending = set(queue)
             for count, id in enumerate(queue):
                 if count % 64 == 0:
                     polled()
-                found = met[id]
-                if found.match is not None and editor.mark()[0] != version:
-                    found = self._find_again(id, found)
-                if found is not None:
-                    made += self._decide(id, found)
+                self._pending.discard(id)
+                made += self._decide(id)
             queue = self._new_anchors(made) if pattern.repeats else []
-            met = {id: self._find(pattern, editor.nodes[id]) for id in queue}
-            version = editor.mark()[0]
         return self.result
 
     # ------------------------------------------------------------------ matching
@@ -111,29 +109,36 @@ class Stage:
             if between is not None:
                 check.fail("no_mutation_between", at=between, expected="nothing written", actual=str(between.target))
 
-    def _find_again(self, id: str, before: _Found) -> _Found | None:
-        """Match once more after this stage has changed the graph; None when a verdict has been given."""
-        node = self.editor.nodes.get(id)
-        found = self._find(self.pattern, node) if node is not None else before
-        if node is not None and found.match is not None:
-            return found
-        lost = next((t for t in before.record.touched if t in self._taken_by), None)
-        if lost is None:
-            return found
-        self._give(
-            id, Outcome.SHADOWED, before, reason=f"shadowed by {self._taken_by[lost][0]}", by=self._taken_by[lost]
-        )
-        return None
+    def _note_rivals(self, match: Match) -> None:
+        """Match at the anchors to come from which this match is about to take nodes, while it can still be told."""
+        taken, near = set(match.nodes), list(match.boundary)
+        for distance in range(_RIVAL_REACH):
+            near = [n for n in near if n.op == "call_function"]
+            for node in near:
+                id = self.editor.id_of(node)
+                if id in self._pending and id not in self._rivals:
+                    found = self._find(self.pattern, node)
+                    if found.match is not None and not taken.isdisjoint(found.match.nodes):
+                        self._rivals[id] = (found, (self.pattern.name, self.editor.id_of(match.anchor)))
+            if distance + 1 < _RIVAL_REACH:
+                near = [s for n in near for s in n.all_input_nodes]
 
     # ------------------------------------------------------------------ deciding
-    def _decide(self, id: str, found: _Found) -> list[str]:
+    def _decide(self, id: str) -> list[str]:
         """Give the verdict at one anchor, applying the match if there is one; the ids that were made."""
+        node = self.editor.nodes.get(id)
+        found = self._find(self.pattern, node) if node is not None else _Found(None, Record())
+        if found.match is None and id in self._rivals:
+            found, by = self._rivals[id]
+            self._give(id, Outcome.SHADOWED, found, reason=f"shadowed by {by[0]} at {by[1]}", by=by)
+            return []
+        if node is None:  # it went with a match that took it in whole
+            return []
         if found.error is not None:
             self._give(id, Outcome.ERROR, found, reason=found.error)
             return []
         if found.match is None:
-            outcome, reason = self._miss(self.pattern, found.record)
-            self._give(id, outcome, found, reason=reason)
+            self._give(id, self._miss(self.pattern, found.record), found)
             return []
         nodes = tuple(self.editor.id_of(n) for n in found.match.nodes)
         found.record.touched = list(nodes)
@@ -141,7 +146,7 @@ class Stage:
             outcome = Outcome.DISABLED if self.switched_off == "disabled" else Outcome.SKIPPED
             self._give(id, outcome, found, reason=self.switched_off)
             return []
-        skip = self.skipped_matches.get(self._origins(nodes))
+        skip = self.skipped_matches.get(self._origins(nodes)) if self.skipped_matches else None
         if skip is not None:
             self._give(id, Outcome.SKIPPED, found, reason=f"skipped by {skip}")
             return []
@@ -150,6 +155,8 @@ class Stage:
     def _apply(self, id: str, found: _Found, match: Match, nodes: tuple[str, ...]) -> list[str]:
         editor, pattern = self.editor, self.pattern
         shadowed = self._would_lose(match)
+        if self._pending and len(nodes) > 1:
+            self._note_rivals(match)
         sentence, module, output = (
             pattern.sentence(match),
             common_module(editor, match.nodes),
@@ -174,8 +181,6 @@ class Stage:
         self.result.steps.append(
             Step(editor.step, pattern.name, id, sentence, module, tuple(gone), tuple(made), output, result)
         )
-        for node in gone:
-            self._taken_by.setdefault(node, (pattern.name, id))
         self._give(id, Outcome.APPLIED, found, step=editor.step, origins=origins)
         for verdict in shadowed:
             self.result.verdicts[verdict.pattern, verdict.anchor] = verdict
@@ -196,20 +201,17 @@ class Stage:
                     elif found.error is not None:
                         outcome, reason = Outcome.ERROR, found.error
                     else:
-                        outcome, reason = self._miss(other, found.record)
+                        outcome, reason = self._miss(other, found.record), ""
                     lost.append(self._verdict(other, anchor, outcome, found, reason=reason, by=by))
         return lost
 
-    def _miss(self, pattern: Pattern, record: Record) -> tuple[Outcome, str]:
+    def _miss(self, pattern: Pattern, record: Record) -> Outcome:
         failure = record.failure()
         if failure is None:
-            return Outcome.NOTHING_TO_FUSE, "no match"
+            return Outcome.NOTHING_TO_FUSE
         if failure.name == "not_skipped":
-            return Outcome.SKIPPED, str(failure.actual)
-        sentence = failure_sentence(pattern, failure)
-        if failure.name in pattern.nothing_to_fuse:
-            return Outcome.NOTHING_TO_FUSE, sentence
-        return Outcome.NEAR_MISS, sentence
+            return Outcome.SKIPPED
+        return Outcome.NOTHING_TO_FUSE if failure.name in pattern.nothing_to_fuse else Outcome.NEAR_MISS
 
     def _give(self, id: str, outcome: Outcome, found: _Found, reason: str = "", **more: Any) -> None:
         self.result.verdicts[self.pattern.name, id] = self._verdict(
@@ -229,7 +231,7 @@ class Stage:
         origins: tuple[str, ...] | None = None,
     ) -> Verdict:
         nodes = tuple(dict.fromkeys(found.record.touched))
-        total = sum(1 for _ in pattern.condition_rows(found.record.ways))
+        total = pattern.count_conditions(tuple(found.record.ways))
         return Verdict(
             pattern.name, anchor, outcome, reason, found.record, nodes,
             self._origins(nodes) if origins is None else origins, self.result.entry[1], total, step, by,
@@ -248,6 +250,9 @@ class Stage:
 def anchors_of(pattern: Pattern, editor: Editor) -> list[Node]:
     """The nodes at which `pattern` may start, in the order of the graph, sub-graphs included."""
     found: list[Node] = []
+    listed = pattern.anchors_in(editor)
+    if listed is not None:
+        return list(listed)
     for graph in editor.graphs.values():
         if pattern.anchors is ANY:
             found += [n for n in graph.nodes if n.op == "call_function" and pattern.is_anchor(n)]

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lowerscope.check import Record, Status
+from lowerscope.explain import failure_sentence
+from lowerscope.pattern import REGISTRY
 
 
 class Outcome(StrEnum):
@@ -27,7 +29,7 @@ class Verdict:
     """What became of `pattern` at `anchor`, on the graph as it was after step `met_at`.
 
     nodes: of a match the nodes it takes, of a miss those it had accepted so far (ids). origins: the original nodes those
-    come from. reason: one sentence's worth ("" when applied). record: the conditions as they were met. step: the step
+    come from. said: why, where it is no condition that failed. record: the conditions as they were met. step: the step
     that applied it. by: (pattern, anchor) of the match that took its nodes. total: how many conditions there are on the
     way that was taken.
     """
@@ -35,7 +37,7 @@ class Verdict:
     pattern: str
     anchor: str
     outcome: Outcome
-    reason: str
+    said: str
     record: Record
     nodes: tuple[str, ...]
     origins: tuple[str, ...]
@@ -43,6 +45,16 @@ class Verdict:
     total: int
     step: int | None = None
     by: tuple[str, str] | None = None
+
+    @property
+    def reason(self) -> str:
+        """Why, in one sentence; "" when applied. Put into words only when somebody reads it."""
+        failure = self.record.failure()
+        if self.said or self.outcome is Outcome.APPLIED or failure is None:
+            return self.said
+        if failure.name == "not_skipped":
+            return str(failure.actual)
+        return failure_sentence(REGISTRY.get(self.pattern), failure)
 
     @property
     def passed(self) -> int:

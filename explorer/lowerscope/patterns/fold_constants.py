@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch._ops import OpOverload
 from torch.fx import Node
 from torch.fx.node import map_arg
 
@@ -37,13 +37,17 @@ class FoldConstants(Pattern):
     )
     nothing_to_fuse = ("constant_inputs",)
 
-    def is_anchor(self, node: Node) -> bool:
-        """The last call of a run of them: one that something else than a constant's computation reads."""
-        return (
-            isinstance(node.target, OpOverload)
-            and isinstance(value_of(node), torch.Tensor)
-            and bool(node.all_input_nodes)
-        )
+    def anchors_in(self, editor: Editor) -> Iterable[Node]:
+        """The last call of every run that constants alone feed; found in one pass, since most calls are none."""
+        for graph in editor.graphs.values():
+            known: set[Node] = set()
+            for node in graph.nodes:
+                inputs = node.all_input_nodes
+                if editor.is_constant(node) or (node.op == "call_function" and inputs and known.issuperset(inputs)):
+                    known.add(node)
+            for node in graph.nodes:
+                if node in known and node.op == "call_function" and not known.issuperset(node.users):
+                    yield node
 
     def match(self, anchor: Node, check: Check) -> Match | None:
         computed: dict[Node, None] = {}
