@@ -38,8 +38,8 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
       additive: event.shiftKey || event.ctrlKey || event.metaKey,
     };
   };
-  // The minimap, the zoom buttons and menus lie over the pane and answer for themselves.
-  const isOurs = (event: globalThis.Event) => event.target instanceof Element && event.target.closest(".ls-stage") !== null;
+  // The minimap lies over the pane and answers for itself. (A captured pointer's events come from the pane itself.)
+  const isOurs = (event: globalThis.Event) => event.target instanceof Element && event.target.closest(".ls-minimap") === null;
 
   const down = (event: PointerEvent) => {
     if (!isOurs(event) || (event.pointerType === "mouse" && event.button > 1)) return;

@@ -129,15 +129,24 @@ export class GraphView {
     if (pane === undefined || box === null) return;
     const { camera } = pane;
     const inset = 40 / camera.zoom;
-    const window = camera.window(pane.width, pane.height);
+    const height = pane.height - this.#covered(pane);
+    const window = camera.window(pane.width, height);
     const inView = box.x0 >= window.x0 + inset && box.x1 <= window.x1 - inset && box.y0 >= window.y0 + inset && box.y1 <= window.y1 - inset;
     if (inView && (!always || camera.zoom >= 0.6)) return;
     const target = new Camera();
     // From afar a node cannot be read: come nearer.
     target.zoom = always ? Math.max(camera.zoom, 0.85) : camera.zoom;
     target.x = (box.x0 + box.x1) / 2 - pane.width / 2 / target.zoom;
-    target.y = (box.y0 + box.y1) / 2 - pane.height / 2 / target.zoom;
+    target.y = (box.y0 + box.y1) / 2 - height / 2 / target.zoom;
     this.#glide(target);
+  }
+
+  /** Px at a pane's bottom that the inspector lies over, where it is a sheet. */
+  #covered(pane: Pane): number {
+    const sheet = this.root.querySelector(".ls-right");
+    if (sheet === null || getComputedStyle(sheet).position !== "absolute") return 0;
+    const overlap = pane.element.getBoundingClientRect().bottom - sheet.getBoundingClientRect().top;
+    return sheet.clientHeight === 0 ? 0 : Math.max(0, Math.min(pane.height - 80, overlap));
   }
 
   #glide(target: Camera): void {
@@ -162,6 +171,8 @@ export class GraphView {
       }
     }
     if (viewChanged || selectionChanged || state.currentModule !== before.currentModule) this.#mirrorSoon();
+    const [first] = state.selected;
+    if (selectionChanged && first !== undefined && state.width === "narrow") this.#centre(first, false);
     const steps = state.step !== before.step && (state.teaching || state.playing || (state.view === "split" && before.view === "split"));
     if ((steps || (state.teaching && !before.teaching)) && !sceneChanged) this.#frameStep(state);
   }
