@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-import pandas as pd
 import pytest
 
 import lowerscope.lowering  # noqa: F401  (registers the patterns)
@@ -43,15 +42,11 @@ def test_every_condition_has_a_passing_and_a_failing_program(pattern: Pattern):
 
 
 def test_the_table_of_conditions_is_written():
-    rows = [
-        {"pattern": p.name, "condition": c.name, "says": c.says, "cases": _cases(p).count(c.name)}
-        for p in OWN
-        for c in _declared(p)
-    ]
-    table = pd.DataFrame(rows)
     lines = ["| pattern | condition | says | passing and failing |", "|---|---|---|---|"]
-    lines += [f"| {r.pattern} | {r.condition} | {r.says} | {r.cases or 'missing'} |" for r in table.itertuples()]
+    for p in OWN:
+        cases = _cases(p)
+        lines += [f"| {p.name} | {c.name} | {c.says} | {cases.count(c.name) or 'missing'} |" for c in _declared(p)]
     _TABLE.parent.mkdir(exist_ok=True)
     _TABLE.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert set(table["pattern"]) == {p.name for p in OWN}
-    assert len(table) == sum(len(_declared(p)) for p in OWN)
+    assert len(lines) == 2 + sum(len(_declared(p)) for p in OWN)
+    assert not [line for line in lines if "missing" in line]

@@ -59,7 +59,7 @@ class Conv1dAsConv2d(Pattern):
             [0, *spec.output_padding],
             spec.groups,
         )
-        return edit.call(aten.squeeze.dim, conv, _HEIGHT)
+        return edit.call(aten.squeeze.dims, conv, [_HEIGHT])
 
     def sentence(self, match: Match) -> str:
         return "The 1-D convolution becomes a 2-D one of height 1, between an unsqueeze and a squeeze."
