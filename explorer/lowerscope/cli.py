@@ -1,0 +1,188 @@
+"""The command line: `lowerscope report`, `why`, `export-html` and `lab`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lowerscope.errors import LowerscopeError
+from lowerscope.explain import Explanation
+from lowerscope.recipe import Recipe, Skip
+from lowerscope.session import Session
+from lowerscope.target import TARGETS
+
+_EXIT = """exit codes:
+  0  done
+  1  could not be done; one sentence on standard error says why, and the way out
+  2  wrong usage
+  3  report: the numbers of the lowered program differ from the original's
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    torch.set_num_threads(min(torch.get_num_threads(), os.cpu_count() or 1))
+    try:
+        return arguments.run(arguments)
+    except LowerscopeError as error:
+        print(f"lowerscope: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lowerscope", description="Explore how an exported PyTorch model is lowered.")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    report = _command(
+        commands, "report", _report, "what each pattern does to a model: counts, matches, parity",
+        "lowerscope report model.pt2 --target vulkan --disable conv2d_with_epilogue --json",
+    )  # fmt: skip
+    _model(report)
+    report.add_argument(
+        "--disable", action="append", default=[], metavar="PATTERN", help="switch a pattern off (repeatable)"
+    )
+    report.add_argument(
+        "--skip-pattern",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="leave a pattern out, as skip_fusion_patterns does",
+    )
+    report.add_argument(
+        "--json",
+        action="store_true",
+        help="print one JSON object: program, target, recipe, patterns, operators, parity",
+    )
+
+    why = _command(
+        commands, "why", _why, "why a pattern did or did not match at a node",
+        "lowerscope why model.pt2 conv2d_with_epilogue conv2d_7 --target vulkan",
+    )  # fmt: skip
+    _model(why)
+    why.add_argument("pattern", metavar="PATTERN", help="name of a pattern of the target")
+    why.add_argument("node", metavar="NODE", help="name of a node, of any stage of the lowering")
+    why.add_argument("--json", action="store_true", help="print one JSON object: verdict, reason, conditions")
+
+    export = _command(
+        commands, "export-html", _export_html, "a self-contained HTML file that replays the lowering without a kernel",
+        "lowerscope export-html model.pt2 --target xnnpack --output model.html",
+    )  # fmt: skip
+    _model(export)
+    export.add_argument("--output", default=None, metavar="FILE", help="where to write it (default: MODEL.html)")
+
+    lab = _command(
+        commands,
+        "lab",
+        _lab,
+        "open JupyterLab on a fresh notebook with a model loaded",
+        "lowerscope lab model.pt2 --target qnn",
+    )
+    _model(lab)
+    lab.add_argument("--no-browser", action="store_true", help="print the address instead of opening a browser")
+    return parser
+
+
+def _command(commands: Any, name: str, run: Any, says: str, example: str) -> argparse.ArgumentParser:
+    parser = commands.add_parser(
+        name,
+        help=says,
+        description=says[0].upper() + says[1:] + ".",
+        epilog=f"example:\n  {example}\n\n{_EXIT}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a .pt2 file; it is opened without running any code of its")
+    parser.add_argument(
+        "--target", default="vulkan", metavar="T", help=f"one of {', '.join(sorted(TARGETS))} (default: vulkan)"
+    )
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    recipe = Recipe(arguments.target).disable(*arguments.disable)
+    recipe = recipe.skip(*(Skip(pattern=name) for name in arguments.skip_pattern))
+    session = Session(arguments.model, arguments.target, recipe=recipe)
+    patterns, counts, parity = session.patterns(), session.op_counts(), session.parity()
+    broken = bool(parity["verdict"].isin(["different", "incomparable"]).any())
+    if arguments.json:
+        print(
+            json.dumps(
+                {
+                    "program": session.program.name,
+                    "target": session.target,
+                    "recipe": session.recipe.as_dict(),
+                    "patterns": patterns.to_dict(orient="index"),
+                    "operators": counts.to_dict(orient="index"),
+                    "parity": parity.reset_index().astype(str).to_dict(orient="records"),
+                },
+                indent=2,
+                default=_plain,
+            )
+        )
+    else:
+        print(f"{session.program.name} for {session.target}\n")
+        print(patterns.drop(columns=["kind"]).to_string(), "\n")
+        print(counts.to_string(), "\n")
+        print(parity[["verdict", "max_abs", "sqnr_db"]].to_string())
+    return 3 if broken else 0
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's as one of Python's."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _why(arguments: argparse.Namespace) -> int:
+    explanation = Session(arguments.model, arguments.target).why_not(arguments.pattern, arguments.node)
+    assert isinstance(explanation, Explanation)
+    if not arguments.json:
+        print(explanation)
+        return 0
+    rows = explanation.to_frame().reset_index().to_dict(orient="records")
+    said = {
+        "pattern": explanation.pattern,
+        "node": explanation.node,
+        "anchor": explanation.anchor,
+        "verdict": explanation.verdict,
+        "reason": explanation.reason,
+        "conditions": rows,
+    }
+    print(json.dumps(said, indent=2))
+    return 0
+
+
+def _export_html(arguments: argparse.Namespace) -> int:
+    from lowerscope_widgets.html_export import export_html  # lazy: only this command needs the bundle
+
+    session = Session(arguments.model, arguments.target)
+    path = Path(arguments.output or Path(arguments.model).with_suffix(".html").name)
+    print(f"wrote {export_html(session, path)}")
+    return 0
+
+
+def _lab(arguments: argparse.Namespace) -> int:
+    from lowerscope_widgets.fresh_notebook import write_notebook
+
+    Session(arguments.model, arguments.target)  # a model that cannot be opened is told of here, not in a browser
+    path = write_notebook(Path(arguments.model), arguments.target, Path.cwd())
+    command = [sys.executable, "-m", "jupyterlab", str(path)]
+    return subprocess.call([*command, "--no-browser"] if arguments.no_browser else command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
