@@ -29,8 +29,10 @@ export function Changes(): JSX.Element | null {
   const store = useStore();
   const scene = usePick((state) => state.scene);
   const step = usePick((state) => (state.view === "before" ? (state.scene?.lastStep ?? 0) : state.step));
+  const node = usePick((state) => state.scene?.nodeRow(state.selected[0] ?? "") ?? -1);
   const changes = useMemo(() => (scene === null ? null : collect(scene, step)), [scene, step]);
   if (scene === null || changes === null) return null;
+  const here = node >= 0 ? blockOf(scene, scene.nodes.module[node] ?? 0) : -1;
   const most = Math.max(...changes.modules.map(({ removed, added }) => removed + added), 1);
   return (
     <section aria-label="What changed" data-ls="changes">
@@ -45,7 +47,7 @@ export function Changes(): JSX.Element | null {
         <Button label="Next change (N)" icon="right" bare data-ls="change-on" onClick={() => store.nextChange(1)} />
       </Heading>
       {changes.modules.slice(0, LISTED).map((change) => (
-        <ModuleRow key={change.row} scene={scene} of={change} scale={BAR / most} />
+        <ModuleRow key={change.row} scene={scene} of={change} scale={BAR / most} on={change.row === here} />
       ))}
       {changes.modules.length === 0 && <div class="ls-pad ls-2">Nothing changed.</div>}
       {changes.unchanged > 0 && (
@@ -92,13 +94,9 @@ function ByOperator({ scene }: { scene: Scene }): JSX.Element {
   );
 }
 
-function ModuleRow({ scene, of, scale }: { scene: Scene; of: ModuleChange; scale: number }): JSX.Element {
+function ModuleRow({ scene, of, scale, on }: { scene: Scene; of: ModuleChange; scale: number; on: boolean }): JSX.Element {
   const store = useStore();
   const path = scene.modules.path(of.row);
-  const on = usePick((state) => {
-    const node = scene.nodeRow(state.selected[0] ?? "");
-    return node >= 0 && blockOf(scene, scene.nodes.module[node] ?? 0) === of.row;
-  });
   return (
     <button
       type="button"

@@ -52,7 +52,7 @@ export function Sentence(): JSX.Element | null {
 
 /** Words of the mathematics that are operators, by the category whose colour underlines them. */
 const TERMS: [RegExp, string][] = [
-  [/^conv\w*$/i, "conv"],
+  [/^(?:conv\w*|∗)$/i, "conv"],
   [/^(?:matmul|mm|bmm|addmm|linear|gemm)$/i, "matmul"],
   [/^(?:relu6?|act(?:ivation)?|clamp|hardtanh|hardswish|hardsigmoid|sigmoid|silu|gelu|tanh|softmax|max|min)$/i, "activation"],
   [/^(?:bn|batch_?norm|layer_?norm|group_?norm|rms_?norm|norm|sqrt|var|mean)$/i, "norm"],
@@ -84,7 +84,7 @@ export function Mathematics(): JSX.Element | null {
 function Formula({ text }: { text: string }): JSX.Element {
   return (
     <span>
-      {text.split(/(\w[\w.]*)/).map((word) => {
+      {text.split(/(\w[\w.]*|∗)/).map((word) => {
         const category = TERMS.find(([term]) => term.test(word.split(".").at(-1) ?? word))?.[1];
         if (category !== undefined) return <span class={`ls-term ls-k-${category}`}>{word}</span>;
         // A single letter is a variable.

@@ -1,6 +1,7 @@
 /** All misses grouped by the condition they stop at, largest group first; a click walks through the nodes of a group. */
 
 import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
 
 import type { ReasonGroup } from "../protocol";
 import { Badge, Heading } from "./bits";
@@ -29,7 +30,8 @@ export function Reasons({ only }: { only?: number }): JSX.Element {
 function Group({ of }: { of: ReasonGroup }): JSX.Element {
   const store = useStore();
   const row = usePatterns().find(({ name }) => name === of.pattern);
-  const at = usePick((state) => of.anchors.indexOf(state.selected[0] ?? ""));
+  const selected = usePick((state) => state.selected[0] ?? "");
+  const at = useMemo(() => of.anchors.indexOf(selected), [of, selected]);
   const next = () => {
     const anchor = of.anchors[(at + 1) % of.anchors.length];
     store.setWhyPattern(of.pattern);

@@ -63,7 +63,7 @@ export function Scrubber(): JSX.Element {
       </span>
       <Button label="One step on (])" icon="right" bare disabled={step >= last} data-ls="step-on" onClick={() => store.setStep(step + 1)} />
       <button type="button" class="ls-at-step" title="Show the list of steps" data-ls="step" data-step={step} data-steps={last} onClick={() => side.show("steps")}>
-        step{" "}
+        <span class="ls-step-word">step </span>
         <b>
           {count(step)} / {count(last)}
         </b>

@@ -1,9 +1,10 @@
 /** Under the focused pattern: where one is among its matches and its near misses, and how to get to the next. */
 
 import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
 
 import type { PatternRow, Verdict } from "../protocol";
-import type { State } from "../state";
+import type { Scene } from "../scene";
 import { Button } from "./bits";
 import { Icon } from "./icons";
 import { count, plural } from "./text";
@@ -11,8 +12,8 @@ import { usePick, useStore } from "./use";
 
 export function Walk({ row }: { row: PatternRow }): JSX.Element {
   const store = useStore();
-  const match = usePick((state) => placeOf(state, row.name, APPLIED));
-  const near = usePick((state) => placeOf(state, row.name, NEAR));
+  const match = usePlace(row.name, APPLIED);
+  const near = usePlace(row.name, NEAR);
   const misses = row.near + row.declined;
   return (
     <div class={`ls-walk ls-c${row.color % 6}`} data-ls="walk">
@@ -46,11 +47,17 @@ export function Walk({ row }: { row: PatternRow }): JSX.Element {
 export const APPLIED: readonly Verdict[] = ["applied"];
 export const NEAR: readonly Verdict[] = ["near miss", "declined"];
 
-/** Which of the pattern's matches of these verdicts the selected node belongs to, from 1; 0 when to none. */
-export function placeOf(state: State, pattern: string, verdicts: readonly Verdict[]): number {
-  const { scene } = state;
-  const selected = scene?.nodeRow(state.selected[0] ?? "") ?? -1;
-  if (scene === null || selected < 0) return 0;
+/** `placeOf` for the selected node; counted again only when the scene or the selection changed, not at every hover. */
+export function usePlace(pattern: string, verdicts: readonly Verdict[]): number {
+  const scene = usePick((state) => state.scene);
+  const selected = usePick((state) => state.selected[0] ?? null);
+  return useMemo(() => (scene === null || selected === null ? 0 : placeOf(scene, selected, pattern, verdicts)), [scene, selected, pattern]);
+}
+
+/** Which of the pattern's matches of these verdicts a node belongs to, from 1; 0 when to none. Anchors go first. */
+export function placeOf(scene: Scene, node: string, pattern: string, verdicts: readonly Verdict[]): number {
+  const selected = scene.nodeRow(node);
+  if (selected < 0) return 0;
   const row = scene.patternRow(pattern);
   const { matches } = scene;
   let place = 0;

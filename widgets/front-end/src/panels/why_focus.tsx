@@ -11,7 +11,7 @@ import { RegionError } from "./region_error";
 import { Suggestions } from "./suggestions";
 import { brief, count } from "./text";
 import { usePatterns, usePick, useStore } from "./use";
-import { NEAR, placeOf } from "./walk_bar";
+import { NEAR, usePlace } from "./walk_bar";
 import { Asking, verdictInWords } from "./why_not";
 
 export function WhyFocus(): JSX.Element {
@@ -107,7 +107,7 @@ function Title({ of, node }: { of: Explanation; node: string }): JSX.Element {
 function NearWalk({ pattern }: { pattern: string }): JSX.Element | null {
   const store = useStore();
   const row = usePatterns().find(({ name }) => name === pattern);
-  const at = usePick((state) => placeOf(state, pattern, NEAR));
+  const at = usePlace(pattern, NEAR);
   const total = (row?.near ?? 0) + (row?.declined ?? 0);
   if (total === 0) return null;
   const go = (direction: 1 | -1) => {

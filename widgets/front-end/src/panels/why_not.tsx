@@ -1,8 +1,10 @@
 /** Why not: a ladder with a row per pattern; the chosen one unfolds into its conditions, the one at fault stands out. */
 
 import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
 
 import type { Explanation, WhyNot } from "../protocol";
+import type { Scene } from "../scene";
 import { Badge, Button, Heading, Name, Pill } from "./bits";
 import { Conditions } from "./conditions";
 import { Icon } from "./icons";
@@ -184,8 +186,9 @@ function firstFailure(of: Explanation): string {
 function Actions({ of, node }: { of: Explanation; node: string }): JSX.Element | null {
   const store = useStore();
   const enabled = usePatterns().find(({ name }) => name === of.pattern)?.enabled ?? true;
-  const step = usePick((state) => stepOf(state.scene, of));
-  const similar = usePick((state) => similarTo(state.scene, of));
+  const scene = usePick((state) => state.scene);
+  const step = useMemo(() => stepOf(scene, of), [scene, of]);
+  const similar = useMemo(() => similarTo(scene, of), [scene, of]);
   const links: { name: string; text: string; run: () => void }[] = [];
   if (step > 0) links.push({ name: "show-step", text: `Show step ${step}`, run: () => store.setStep(step) });
   if (of.verdict === "applied" && of.anchor !== null) {
@@ -215,10 +218,8 @@ function Actions({ of, node }: { of: Explanation; node: string }): JSX.Element |
   );
 }
 
-type MaybeScene = ReturnType<typeof useStore>["state"]["scene"];
-
 /** The step that applied this match; 0 when none did. */
-function stepOf(scene: MaybeScene, of: Explanation): number {
+function stepOf(scene: Scene | null, of: Explanation): number {
   if (scene === null || of.verdict !== "applied" || of.anchor === null) return 0;
   const pattern = scene.patternRow(of.pattern);
   const anchor = scene.nodeRow(of.anchor);
@@ -229,7 +230,7 @@ function stepOf(scene: MaybeScene, of: Explanation): number {
 }
 
 /** How many anchors of this pattern stop at the same condition. */
-function similarTo(scene: MaybeScene, of: Explanation): number {
+function similarTo(scene: Scene | null, of: Explanation): number {
   const failed = of.conditions.find((condition) => condition.status === "failed");
   const group = scene?.header.reasons.find((reason) => reason.pattern === of.pattern && reason.condition === failed?.name);
   return group?.count ?? 0;
