@@ -64,7 +64,7 @@ def _load(archive: Archive, unknown_ops: str) -> Program:
         try:
             check_program(data)
         except Refused as error:
-            raise archive.refuse("models/model.json", str(error)) from error
+            raise archive.refuse(archive.program_member, str(error)) from error
     stand_ins: dict[str, str] = {}
     try:
         missing = missing_operators(data)

@@ -20,6 +20,7 @@ from torch.utils import _pytree as pytree
 from lowerscope.archive.decode import decode
 from lowerscope.errors import LoadError, MeasureError, MissingOperatorError
 from lowerscope.loading import load
+from lowerscope.program import capture
 
 
 class Tied(nn.Module):
@@ -394,6 +395,47 @@ def test_a_missing_operator_is_named_with_its_place(custom: Path) -> None:
     assert caught.value.operators == ("their_ext::scaled_add.default",)
     assert "import the package that registers it" in str(caught.value)
     one_sentence(caught.value, custom)
+
+
+def test_a_known_package_is_named(good: Path, tmp_path: Path) -> None:
+    def change(program: dict) -> None:
+        program["graph_module"]["graph"]["nodes"][0]["target"] = "torch.ops.fbgemm.gone.default"
+
+    with pytest.raises(MissingOperatorError, match=r"import the package that registers it \(fbgemm_gpu\) before load"):
+        load(edited(good, tmp_path / "m.pt2", in_program(change)))
+
+
+QUANTIZED = """
+import sys, torch, torch.ao.quantization.fx._decomposed
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.ops.quantized_decomposed.quantize_per_tensor(x, 0.5, 0, -128, 127, torch.int8)
+torch.export.save(torch.export.export(Model(), (torch.randn(3),)), sys.argv[1])
+"""
+OPENS = """
+import sys, lowerscope.loading
+assert "torch.ao.quantization.fx._decomposed" not in sys.modules
+print(lowerscope.loading.load(sys.argv[1]).graph)
+"""
+
+
+def test_the_operators_that_torch_defines_aside_are_found(tmp_path: Path) -> None:
+    path = str(tmp_path / "q.pt2")
+    for code in (QUANTIZED, OPENS):
+        run = [sys.executable, "-W", "ignore", "-c", code, path]
+        printed = subprocess.run(run, check=True, timeout=120, capture_output=True, text=True).stdout
+    assert "quantized_decomposed.quantize_per_tensor.default" in printed
+
+
+def test_names_that_are_no_identifiers_open(tmp_path: Path) -> None:
+    model = nn.Sequential()
+    model.register_module("a & b 'p' <i>", nn.Linear(3, 2))
+    program = capture(model, (torch.randn(1, 3),))
+    opened = load(program.save(tmp_path / "m.pt2"))
+    assert sorted(spec.target for spec in opened.specs.values() if spec.target) == [
+        "a & b 'p' <i>.bias",
+        "a & b 'p' <i>.weight",
+    ]
 
 
 def test_a_missing_operator_of_torch_asks_for_the_newer_torch(good: Path, tmp_path: Path) -> None:

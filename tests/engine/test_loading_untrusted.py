@@ -8,6 +8,7 @@ import json
 import pickle
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch import nn
 from lowerscope.archive.expressions import Refused, check_expression, check_guard
 from lowerscope.errors import LoadError, UntrustedFileError
 from lowerscope.loading import load
+from lowerscope.program import capture
 
 Edit = Callable[[dict[str, bytes]], None]
 
@@ -170,6 +172,26 @@ def test_a_pickle_is_refused_by_name(
     with contextlib.suppress(LoadError):  # the bomb leaves no tensor behind
         load(path, trusted=True)
     assert marker.exists()
+
+
+@dataclass
+class Point:
+    x: torch.Tensor
+    y: torch.Tensor
+
+
+def test_trusted_example_inputs_of_the_users_own_class(tmp_path: Path) -> None:
+    class Adds(nn.Module):
+        def forward(self, point: Point) -> torch.Tensor:
+            return point.x + point.y
+
+    torch.export.register_dataclass(Point, serialized_type_name="tests.Point")
+    path = capture(Adds(), (Point(torch.ones(2), torch.ones(2)),)).save(tmp_path / "m.pt2")
+    with pytest.raises(UntrustedFileError, match=r"'data/sample_inputs/model\.pt'"):
+        load(path)
+    (point,), _ = load(path, trusted=True).inputs()
+    assert isinstance(point, Point)
+    assert load(path, trusted=True).exported_program.module()(point).tolist() == [2, 2]
 
 
 def test_a_script_object_is_refused(members: dict[str, bytes], tmp_path: Path) -> None:

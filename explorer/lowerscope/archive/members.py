@@ -111,9 +111,14 @@ class Archive:
         except (RuntimeError, zipfile.BadZipFile) as error:
             raise self.damaged(error) from error
 
+    @property
+    def program_member(self) -> str:
+        """The name of the member that holds the program."""
+        return _OLD_PROGRAM if self._old is not None else MODELS_FILENAME_FORMAT.format(self.model)
+
     def program_json(self) -> dict[str, Any]:
         """The serialized program as plain JSON."""
-        name = _OLD_PROGRAM if self._old is not None else MODELS_FILENAME_FORMAT.format(self.model)
+        name = self.program_member
         try:
             data = json.loads(self.read(name))
         except (ValueError, RecursionError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,9 +13,30 @@ from lowerscope.errors import MissingOperatorError
 
 _PLACES_SHOWN = 3
 
+# Operators that torch itself defines, in a module that it does not import by itself.
+_TORCH_MODULES = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+# Packages whose operators' namespace says who defines them, to name what to import.
+_PACKAGES = {
+    "torchao": "torchao",
+    "torchvision": "torchvision",
+    "torchaudio": "torchaudio",
+    "fbgemm": "fbgemm_gpu",
+    "xformers": "xformers",
+    "et_vk": "executorch.backends.vulkan.custom_ops_lib",
+    "tosa": "executorch.backends.arm",
+}
+
 
 def missing_operators(program: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Target of each unregistered operator -> the serialized nodes that call it, in order."""
+    found = _missing(program)
+    modules = {_TORCH_MODULES[name] for target in found if (name := _namespace(target)) in _TORCH_MODULES}
+    for module in sorted(modules):
+        importlib.import_module(module)
+    return _missing(program) if modules else found
+
+
+def _missing(program: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     found: dict[str, list[dict[str, Any]]] = {}
     known: dict[str, bool] = {}
     for node in serialized_nodes(program["graph_module"]["graph"]):
@@ -38,21 +60,28 @@ def serialized_nodes(graph: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def missing_error(path: str, found: dict[str, list[dict[str, Any]]], written_by: str) -> MissingOperatorError:
     """The error that names the operators, where each is used, and what to import or install."""
     names = tuple(operator_name(target) for target in found)
-    uses = [f"{name} ({_places(nodes)})" for name, nodes in zip(names, found.values(), strict=True)]
+    count = _PLACES_SHOWN if len(found) == 1 else 1
+    uses = [f"{name} ({_places(nodes, count)})" for name, nodes in zip(names, found.values(), strict=True)]
     builtin = [name for name in names if name.split("::")[0] in ("aten", "prims")]
     if len(builtin) == len(names):
         remedy = f"install the torch that wrote the file ({written_by}), since this one is {torch.__version__}"
     else:
+        packages = sorted({_PACKAGES[name] for target in found if (name := _namespace(target)) in _PACKAGES})
+        named = f" ({', '.join(packages)})" if packages else ""
         remedy = (
-            "import the package that registers it (a torch.library definition) before load, "
+            f"import the package that registers it{named} before load, "
             'or call load(path, unknown_ops="stand-in") to look at the graph without it'
         )
     kind = "an operator that is" if len(names) == 1 else f"{len(names)} operators that are"
     return MissingOperatorError(f"{path!r} calls {kind} not registered here, {', '.join(uses)}: {remedy}", names)
 
 
-def _places(nodes: list[dict[str, Any]]) -> str:
-    shown = [_place(node) for node in nodes[:_PLACES_SHOWN]]
+def _namespace(target: str) -> str:
+    return operator_name(target).split("::")[0]
+
+
+def _places(nodes: list[dict[str, Any]], count: int) -> str:
+    shown = [_place(node) for node in nodes[:count]]
     more = len(nodes) - len(shown)
     return "used at " + ", ".join(shown) + (f" and {more} more" if more else "")
 

@@ -69,6 +69,11 @@ def _path(text: str) -> None:
         raise Refused(f"has the name {text[:80]!r}, which is not a path of attributes")
 
 
+def _attributes(text: str) -> None:
+    """A parameter or module, which generated code gets by ``getattr(..., "name")``: single quotes do no harm."""
+    _path(text.replace("'", ""))
+
+
 def _free(text: str) -> None:
     """Text that nothing evaluates: it is shown, or it is a literal that is written with `repr`."""
 
@@ -183,11 +188,11 @@ _CHECKS: dict[str, _Check] = {
     "as_strings": _free,
     "torch_version": _free,
     "class_fqn": _path,
-    "fqn": _path,
-    "parameter_name": _path,
-    "buffer_name": _path,
-    "tensor_constant_name": _path,
-    "custom_obj_name": _path,
+    "fqn": _attributes,
+    "parameter_name": _attributes,
+    "buffer_name": _attributes,
+    "tensor_constant_name": _attributes,
+    "custom_obj_name": _attributes,
 }
 # Where the keys are the file's own: what they are.
 _KEY_CHECKS: dict[str, _Check] = {
