@@ -33,7 +33,7 @@ _ATEN: dict[str, str] = {
     "ceil round trunc sign sgn sin cos tan asin acos atan atan2 sinh cosh asinh acosh atanh remainder fmod "
     "floor_divide true_divide addcmul addcdiv lerp eq ne lt le gt ge logical_and logical_or logical_not logical_xor "
     "bitwise_and bitwise_or bitwise_not bitwise_xor bitwise_left_shift bitwise_right_shift where any all isnan isinf "
-    "erf erfc masked_fill norm linalg_vector_norm clone_sum cdist",
+    "erf erfc masked_fill norm linalg_vector_norm cdist",
     "activation": "relu relu6 leaky_relu prelu rrelu elu celu selu gelu silu mish hardtanh hardswish hardsigmoid "
     "hardshrink softshrink softplus sigmoid log_sigmoid logsigmoid tanh softmax _softmax log_softmax _log_softmax "
     "threshold clamp clamp_min clamp_max clip glu dropout native_dropout",

@@ -49,7 +49,7 @@ def pad_outputs(values: torch.Tensor) -> torch.Tensor:
     "linear_q8ta_q8csw(Tensor input, float input_scale, int input_zero_point, Tensor weights, Tensor weight_scales, "
     "Tensor? bias) -> Tensor",
     display="et_vk.linear_q8ta_q8csw",
-    category="quant",
+    category="matmul",
 )
 def linear_q8ta_q8csw(
     input: torch.Tensor,
@@ -72,7 +72,7 @@ def linear_q8ta_q8csw(
     NAMESPACE,
     "linear_q4gsw(Tensor input, Tensor weights, Tensor weight_scales, int group_size, Tensor? bias) -> Tensor",
     display="et_vk.linear_q4gsw",
-    category="quant",
+    category="matmul",
 )
 def linear_q4gsw(
     input: torch.Tensor, weights: torch.Tensor, weight_scales: torch.Tensor, group_size: int, bias: torch.Tensor | None
@@ -93,7 +93,7 @@ def linear_q4gsw(
     "linear_dq8ca_q4gsw(Tensor input, Tensor input_scale, Tensor input_zero_point, Tensor weights, "
     "Tensor weight_scales, int group_size, Tensor? bias) -> Tensor",
     display="et_vk.linear_dq8ca_q4gsw",
-    category="quant",
+    category="matmul",
 )
 def linear_dq8ca_q4gsw(
     input: torch.Tensor,

@@ -305,7 +305,7 @@ def main() -> None:
             stored.update({f"{name}/{key}": value for key, value in arrays.items()})
             stored[f"{name}/output"] = output
             stored[f"{name}/params"] = np.array(json.dumps(params))
-    np.savez_compressed(out, allow_pickle=False, **stored)
+    np.savez_compressed(out, **stored)  # pyright: ignore[reportArgumentType]
     print(f"{out}: {compared} values, {out.stat().st_size} bytes")
 
 
