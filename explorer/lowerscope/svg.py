@@ -14,7 +14,7 @@ from lowerscope.scene import VERDICTS, Scene
 
 # Light colours: fill and spine by category, and the patterns' own. A picture in a saved notebook has its own background, so
 # that it can be read on dark pages too.
-_FILLS = {
+FILLS = {
     "conv": ("#E6EDF9", "#5578B4"),
     "matmul": ("#ECEAFA", "#7466C0"),
     "arithmetic": ("#FBF0DB", "#B9822A"),
@@ -135,7 +135,7 @@ class _Picture:
         texts = {name: self.scene.texts("nodes", name) for name in ("id", "op", "label", "detail", "shape")}
         for row in np.flatnonzero(self.drawn):
             x, y, w, h = (float(nodes[c][row]) for c in "xywh")
-            fill, spine = _FILLS[CATEGORIES[nodes["category"][row]]]
+            fill, spine = FILLS[CATEGORIES[nodes["category"][row]]]
             if nodes["kind"][row] in (labels.INPUT, labels.OUTPUT):
                 fill, spine = "#FFFFFF", "#59616B"
             title = f"{texts['id'][row]} · {texts['op'][row]} · {texts['shape'][row]}"

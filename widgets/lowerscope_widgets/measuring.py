@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from lowerscope.errors import LowerscopeError
 from lowerscope.lowering import Lowering, lower
-from lowerscope.measure.by_step import StepError, step_errors
+from lowerscope.measure.by_step import lowering_errors
 from lowerscope.measure.compare import Comparison
 from lowerscope.measure.interpreter import Cancelled
 from lowerscope.measure.latency import LatencyReport, latency
 from lowerscope.measure.parity import parity
 from lowerscope.measure.report import ParityReport, ParityRow
+from lowerscope.measure.step_error import StepError
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
@@ -85,7 +86,11 @@ def _latency(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -
 
 
 def _by_step(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -> tuple[list[dict[str, Any]], str]:
-    errors = step_errors(lowering.before, lowering.program, step_mapping(lowering), cancelled=cancelled)
+    errors = lowering_errors(
+        lowering,
+        cancelled=cancelled,
+        progress=lambda done, total: progress(done, total, f"each rewrite alone, stage {done + 1} of {total}"),
+    )
     errors.sort(key=lambda e: e.guilt, reverse=True)
     pattern = {step.number: step.pattern for step in lowering.steps}
     rows = [step_row(e, pattern[e.step]) for e in errors[:_STEPS_SHOWN]]
@@ -93,20 +98,6 @@ def _by_step(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -
 
 
 _TAKE: dict[str, Callable[..., tuple[Any, str]]] = {"parity": _parity, "latency": _latency, "by_step": _by_step}
-
-
-def step_mapping(lowering: Lowering) -> list[tuple[int, str, str]]:
-    """(step, original node, node that gives its value now) of each step whose output is an original node's value."""
-    original: dict[str, str] = {}
-    born = {record.id: record.born for record in lowering.ledger.records.values()}
-    found = []
-    for step in lowering.steps:
-        value = original.get(step.output, step.output)
-        if not step.result or born.get(value) != 0:
-            continue
-        original[step.result] = value
-        found.append((step.number, value, step.result))
-    return found
 
 
 def parity_body(report: ParityReport) -> dict[str, Any]:
@@ -143,10 +134,9 @@ def _parity_row(row: ParityRow) -> dict[str, Any]:
 def latency_body(report: LatencyReport) -> dict[str, Any]:
     """The protocol's Latency."""
     ratio = "within noise" if report.verdict == "within noise" else f"{report.ratio:.2f}×"
-    profile = [
-        {"op": str(op), "before_ms": float(row["ms_before"]), "after_ms": float(row["ms_after"])}
-        for op, row in report.profile.iterrows()
-    ]
+    frame = report.profile
+    times = zip(frame.index, frame["ms_before"].tolist(), frame["ms_after"].tolist(), strict=True) if len(frame) else ()
+    profile = [{"op": str(op), "before_ms": old, "after_ms": new} for op, old, new in times]
     return {
         "runtime": report.runtime,
         "before_ms": median(report.before_ms),
