@@ -114,14 +114,14 @@ export interface Recording {
   /** From a scene's key and a request (`requestKey`) to the key of the scene that it leads to. */
   moves: Record<string, Record<string, string>>;
   /** Replies by scene key, then request; "*" holds those that are the same in every scene. */
-  replies: Record<string, Record<string, unknown>>;
+  replies: Record<string, Record<string, unknown> | string>; // a string: those of the scene of that key
   /** Said right after the scene of that key: measurements. */
   events: Record<string, Event[]>;
 }
 
-/** A request as a key of a recording: its fields but the id, sorted by name. */
+/** A request as a key of a recording: its fields but the id and what is null, sorted by name. */
 export function requestKey(request: Ask): string {
-  const fields = Object.entries(request).filter(([name, value]) => name !== "id" && value !== undefined);
+  const fields = Object.entries(request).filter(([name, value]) => name !== "id" && value != null);
   return JSON.stringify(Object.fromEntries(fields.sort(([a], [b]) => (a < b ? -1 : 1))));
 }
 
@@ -152,8 +152,9 @@ export class ReplayClient implements Client {
       return null as T;
     }
     for (const scene of [this.#scene, "*"]) {
-      const replies = this.recording.replies[scene];
-      if (replies !== undefined && Object.hasOwn(replies, key)) return replies[key] as T;
+      const held = this.recording.replies[scene];
+      const replies = typeof held === "string" ? this.recording.replies[held] : held;
+      if (typeof replies === "object" && Object.hasOwn(replies, key)) return replies[key] as T;
     }
     throw new Error(NOT_RECORDED);
   }
