@@ -6,6 +6,7 @@ import { useEffect, useRef } from "preact/hooks";
 import type { ProfileField } from "../protocol";
 import { Button, Heading } from "./bits";
 import { RegionError } from "./region_error";
+import { useSide } from "./side";
 import { brief } from "./text";
 import { usePick, useStore } from "./use";
 
@@ -42,7 +43,7 @@ export function Device({ onClose }: { onClose: () => void }): JSX.Element {
 
 function Field({ field }: { field: ProfileField }): JSX.Element {
   const store = useStore();
-  const id = `ls-field-${field.name}`;
+  const id = `${useSide().id}-field-${field.name}`;
   const set = (text: string) => {
     const value = field.kind === "int" || field.kind === "float" ? Number(text) : text;
     if (value !== field.value && !Number.isNaN(value)) store.setProfile(field.name, value);

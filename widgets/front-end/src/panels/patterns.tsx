@@ -20,6 +20,7 @@ export function Patterns(): JSX.Element {
   const patterns = usePatterns();
   const focusedPattern = usePick((state) => state.focusedPattern);
   const working = usePick(isWorking);
+  const away = useAway();
   const [changing, setChanging] = useState(false);
   const [current, setCurrent] = useState<string | null>(null);
   const list = useRef<HTMLDivElement>(null);
@@ -35,7 +36,7 @@ export function Patterns(): JSX.Element {
         </span>
       </Heading>
       <RegionError region="patterns" />
-      <div class={working ? "ls-patterns ls-working" : "ls-patterns"} role="listbox" aria-label="Patterns, in pipeline order" aria-busy={working} ref={list}>
+      <div class={away ? "ls-patterns ls-off-line" : working ? "ls-patterns ls-working" : "ls-patterns"} role="listbox" aria-label="Patterns, in pipeline order" aria-busy={working} aria-disabled={away} ref={list}>
         {shown.map((row) => (
           <Pattern key={row.name} row={row} stop={row.name === stop} onStop={() => setCurrent(row.name)} drag={drag} />
         ))}

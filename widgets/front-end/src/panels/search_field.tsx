@@ -6,6 +6,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import type { Scene } from "../scene";
 import type { SearchHit } from "../search";
 import { Icon } from "./icons";
+import { useSide } from "./side";
 import { brief, plural } from "./text";
 import { usePick, useStore } from "./use";
 
@@ -14,6 +15,7 @@ const LISTED = 100;
 
 export function Search(): JSX.Element {
   const store = useStore();
+  const side = useSide();
   const query = usePick((state) => state.query);
   const results = usePick((state) => state.results);
   const at = usePick((state) => state.resultIndex);
@@ -50,8 +52,8 @@ export function Search(): JSX.Element {
           role="combobox"
           aria-label="Find node, op or module"
           aria-expanded={shown}
-          aria-controls="ls-found"
-          aria-activedescendant={shown && at >= 0 ? `ls-hit-${at}` : undefined}
+          aria-controls={`${side.id}-found`}
+          aria-activedescendant={shown && at >= 0 ? `${side.id}-hit-${at}` : undefined}
           aria-autocomplete="list"
           autocomplete="off"
           spellcheck={false}
@@ -73,7 +75,7 @@ export function Search(): JSX.Element {
           <div class="ls-h ls-11 ls-2">
             {results.length === 0 ? "Nothing found. Try op:conv, module:body.*, dtype:f16, users>1, unfused" : `${plural(results.length, "node")}, Enter for the next`}
           </div>
-          <div class="ls-scroll" role="listbox" id="ls-found" aria-label="Found nodes">
+          <div class="ls-scroll" role="listbox" id={`${side.id}-found`} aria-label="Found nodes">
             {results.slice(0, LISTED).map((hit, index) => (
               <Hit key={hit.id} hit={hit} scene={scene} index={index} chosen={index === at} />
             ))}
@@ -87,12 +89,13 @@ export function Search(): JSX.Element {
 
 function Hit({ hit, scene, index, chosen }: { hit: SearchHit; scene: Scene; index: number; chosen: boolean }): JSX.Element {
   const store = useStore();
+  const side = useSide();
   const { nodes } = scene;
   return (
     <div
       class="ls-hit"
       role="option"
-      id={`ls-hit-${index}`}
+      id={`${side.id}-hit-${index}`}
       aria-selected={chosen}
       data-ls="search-hit"
       data-node={hit.id}

@@ -30,7 +30,11 @@ interface SideState {
   menu: OpenMenu | null;
 }
 
+let displays = 0;
+
 export class Side {
+  /** Begins the ids of this display's elements: a page may hold many displays. */
+  readonly id = `ls${++displays}`;
   state: SideState = { sheet: "node", drawer: false, menu: null };
   readonly #listeners = new Set<() => void>();
 

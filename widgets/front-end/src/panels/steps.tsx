@@ -7,6 +7,7 @@ import type { Scene } from "../scene";
 import { Badge, Button, Heading, MenuButton, Name } from "./bits";
 import { operatorsByStep } from "./numbers";
 import { RegionError } from "./region_error";
+import { useSide } from "./side";
 import { brief, count, signed } from "./text";
 import { usePick, useStore } from "./use";
 
@@ -35,6 +36,7 @@ export function Steps(): JSX.Element {
 /** Only the rows in view are in the DOM: a lowering may have ten thousand steps. */
 function List({ scene, step }: { scene: Scene; step: number }): JSX.Element {
   const store = useStore();
+  const side = useSide();
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 400 });
   const last = scene.lastStep;
@@ -62,7 +64,7 @@ function List({ scene, step }: { scene: Scene; step: number }): JSX.Element {
       ref={box}
       role="listbox"
       aria-label="Steps of the lowering"
-      aria-activedescendant={step > 0 ? `ls-step-${scene.revision}-${step}` : undefined}
+      aria-activedescendant={step > 0 ? `${side.id}-step-${step}` : undefined}
       tabIndex={0}
       onKeyDown={key}
       onScroll={(event) => setView({ top: event.currentTarget.scrollTop, height: event.currentTarget.clientHeight })}
@@ -75,6 +77,7 @@ function List({ scene, step }: { scene: Scene; step: number }): JSX.Element {
 
 function StepRow({ scene, step, now }: { scene: Scene; step: number; now: number }): JSX.Element {
   const store = useStore();
+  const side = useSide();
   const row = step - 1;
   const pattern = scene.patterns[scene.steps.pattern[row] ?? -1];
   const where = scene.modules.path(scene.steps.module[row] ?? 0);
@@ -85,7 +88,7 @@ function StepRow({ scene, step, now }: { scene: Scene; step: number; now: number
       class={`ls-step ${state}`}
       style={{ top: `${row * ROW}px` }}
       role="option"
-      id={`ls-step-${scene.revision}-${step}`}
+      id={`${side.id}-step-${step}`}
       aria-selected={step === now}
       aria-posinset={step}
       aria-setsize={scene.lastStep}

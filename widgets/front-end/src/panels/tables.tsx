@@ -7,7 +7,6 @@ import type { CountRow, Latency, Parity, StepError } from "../protocol";
 import type { Measured } from "../state";
 import { Badge, Button, Link, Name, Pill, Progress } from "./bits";
 import { NodeLink } from "./node_link";
-import { RegionError } from "./region_error";
 import { type ColumnOf, Table } from "./table";
 import { brief, count, milliseconds, plural, signed } from "./text";
 import { usePatterns, usePick, useStore } from "./use";
@@ -45,7 +44,6 @@ export function Tables(): JSX.Element {
           <Button label="Close the tables (M)" icon="cross" bare data-ls="metrics-close" onClick={() => store.setMetricsOpen(false)} />
         </span>
       </div>
-      <RegionError region="metrics" />
       {sheet === "operators" && <Operators />}
       {sheet === "parity" && <ParityTable />}
       {sheet === "by_step" && <ByStep />}
