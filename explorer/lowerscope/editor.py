@@ -25,7 +25,7 @@ from lowerscope.graph_copy import copy_node, keep_name
 from lowerscope.ledger import EdgeRecord, Ledger, NodeRecord, Ref, module_stack, sub_graph_paths
 from lowerscope.pattern import Match
 from lowerscope.program import Program
-from lowerscope.subgraph_constants import outer_operand
+from lowerscope.subgraph_constants import outer_operand, with_operand
 
 _INHERITED_META = ("nn_module_stack", "stack_trace", "source_fn_stack", "torch_fn", "custom")
 _KIND_PREFIX = {"parameter": "p_", "buffer": "b_", "constant": "c_"}
@@ -60,6 +60,7 @@ class Editor:
         self.memo: dict[Any, Any] = {}
         self._prefix: dict[Graph, str] = {}
         self._operands: dict[str, Node] = {}  # sub-graph placeholder id -> the node outside that it stands for
+        self._inner_constants: dict[tuple[str, str], str] = {}  # (sub-graph, new constant) -> its placeholder there
         self._journal: list[tuple[Any, ...]] = []
         self._marks: dict[int, int] = {0: 0}  # step -> length of the journal just after it
         self._constants_by_key: dict[Any, str] = {}
@@ -194,8 +195,8 @@ class Editor:
         """A new constant of the kind of `like` (a constant's placeholder), and its placeholder.
 
         `tensor` may be a function, called once for all times that the same `key` is asked for in this session. The same
-        key within one lowering gives the same constant. RewriteError: `like` is no constant, or the match lies in a
-        sub-graph whose operator cannot take another operand.
+        key within one lowering gives the same constant. For a match in a sub-graph it is brought in as an operand.
+        RewriteError: `like` is no constant.
         """
         anchor = self.constant_origin(like)
         if not self.is_constant(anchor):
@@ -208,9 +209,44 @@ class Editor:
             self._constants_by_key[full_key] = known
             self._journal.append(("key", full_key))
         node = self.nodes[known]
-        if self._match is not None and self._match.output.graph is not node.graph:
-            raise RewriteError("a rewrite inside a sub-graph cannot bring a new constant into it")
-        return node
+        return node if self._match is None else self._brought_into(self._prefix[self._match.output.graph], node)
+
+    def _brought_into(self, prefix: str, constant: Node) -> Node:
+        """The placeholder by which the sub-graph at `prefix` reads a constant of the top graph; a new one where it must."""
+        if not prefix:
+            return constant
+        known = self._inner_constants.get((prefix, constant.name))
+        if known is not None:
+            return self.nodes[known]
+        path, outer = prefix[:-1], prefix[:-1].rpartition("/")[0]
+        outer = f"{outer}/" if outer else ""
+        operand = self._brought_into(outer, constant)
+        target = path[len(outer) :]
+        holders = [n for n in self.graphs[outer].find_nodes(op="get_attr") if str(n.target) == target]
+        calls = dict.fromkeys(u for holder in holders for u in holder.users)
+        for call in calls:
+            held = [n for n in call.all_input_nodes if n.op == "get_attr" and f"{outer}{n.target}/" in self.graphs]
+            for holder in held:  # every branch of a cond takes the same operands
+                self._add_placeholder(f"{outer}{holder.target}/", constant, operand)
+            self.set_args(call, with_operand(call, operand), call.kwargs)
+        return self.nodes[self._inner_constants[prefix, constant.name]]
+
+    def _add_placeholder(self, prefix: str, constant: Node, operand: Node) -> None:
+        if (prefix, constant.name) in self._inner_constants:
+            return
+        graph = self.graphs[prefix]
+        last = [n for n in graph.nodes if n.op == "placeholder"][-1:]
+        name = self._fresh_name(graph, constant.name)
+        with graph.inserting_after(last[0]) if last else graph.inserting_before(next(iter(graph.nodes))):
+            node = graph.create_node("placeholder", name, (), {}, name=name)
+        id = self.id_of(node)
+        self.nodes[id] = node
+        self._journal.append(("new", id))
+        node.meta["val"] = constant.meta["val"]
+        self._write(node, born=self.step)
+        self._operands[id] = operand
+        self._inner_constants[prefix, constant.name] = id
+        self._journal.append(("inner", (prefix, constant.name), id))
 
     def remember(self, key: Any, compute: Callable[[], Any]) -> Any:
         """`compute()`, once per key for as long as this editor lives (toggling back and forth costs nothing)."""
@@ -335,6 +371,8 @@ class Editor:
                 relation[id] = before
         elif kind == "constant":
             self._kept_keys.discard(self.new_constants.pop(change[1]).key)
+        elif kind == "inner":
+            del self._inner_constants[change[1]], self._operands[change[2]]
         elif kind == "key":
             del self._constants_by_key[change[1]]
 
@@ -384,7 +422,9 @@ class Editor:
         """A name that no node of this lowering has or had, the same for the same place whatever was done elsewhere."""
         found = _TRAILING_NUMBER.match(output.name)
         number = found.group(2) if found else None
-        base = stem if number is None else f"{stem}_{number}"
+        return self._fresh_name(graph, stem if number is None else f"{stem}_{number}")
+
+    def _fresh_name(self, graph: Graph, base: str) -> str:
         prefix, name, count = self._prefix[graph], base, 0
         while prefix + name in self.ledger.records or name in graph._graph_namespace._used_names:
             count += 1
@@ -462,7 +502,7 @@ class Editor:
         kind = self.program.constant_kind(root)
         base = self.new_constants[like.name].key if like.name in self.new_constants else self.program.specs[root].target
         key = self._fresh_key(f"{base}_{suffix}")
-        name = self._fresh_constant(_KIND_PREFIX[kind] + re.sub(r"\W", "_", key))
+        name = self._fresh_name(self.graphs[""], _KIND_PREFIX[kind] + re.sub(r"\W", "_", key))
         value = torch.nn.Parameter(tensor, requires_grad=False) if kind == "parameter" else tensor
         with like.graph.inserting_after(like):
             node = like.graph.create_node("placeholder", name, (), {}, name=name)
@@ -493,13 +533,6 @@ class Editor:
             key = f"{base}_{count}"
         self._kept_keys.add(key)
         return key
-
-    def _fresh_constant(self, base: str) -> str:
-        graph, name, count = self.graphs[""], base, 0
-        while name in self.ledger.records or name in graph._graph_namespace._used_names:
-            count += 1
-            name = f"{base}_{count}"
-        return name
 
 
 def _create(graph: Graph, op: str, target: Any, args: Any, kwargs: Any, name: str) -> Node:

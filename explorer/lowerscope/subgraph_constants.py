@@ -29,3 +29,15 @@ def outer_operand(call: Node, holder: Node, inner: Graph) -> Iterator[tuple[Node
     for placeholder, operand in zip(placeholders[max(skipped, 0) :], operands, strict=False):
         if isinstance(operand, Node):
             yield placeholder, operand
+
+
+_OPERANDS_IN_LAST = ("cond", "map_impl", "while_loop", "scan")
+
+
+def with_operand(call: Node, operand: Node) -> tuple[Any, ...]:
+    """The arguments of a higher-order call with one more operand at the end, for a new last placeholder of its sub-graphs."""
+    args = tuple(call.args)
+    if getattr(call.target, "__name__", str(call.target)) in _OPERANDS_IN_LAST:
+        last: Any = args[-1]
+        return (*args[:-1], type(last)([*last, operand]) if isinstance(last, (list, tuple)) else (last, operand))
+    return (*args, operand)
