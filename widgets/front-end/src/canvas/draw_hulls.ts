@@ -109,7 +109,7 @@ function drawTag(frame: Frame, hull: Hull): void {
   context.translate(anchor[0], anchor[1]);
   context.scale(scale, scale);
   const x = near ? -width + 14 : 8;
-  const y = -8;
+  const y = near ? -6 : -8;
   roundRect(context, x, y, width, 15, 4);
   context.fillStyle = hollow ? theme.canvas : colour;
   context.fill();

@@ -68,25 +68,33 @@ function drawHeader(frame: Frame, row: number): void {
   const width = w / scale;
   triangle(context, 10, 0, open, theme.text2);
   context.textBaseline = "middle";
+  context.lineJoin = "round";
   const label = font(11, theme.ui, 600);
+  const plainFont = font(11, theme.ui);
+  const ground = depthsOf(scene)[row] % 2 === 1 ? theme.group : theme.group2;
   const room = width - 19 - 9;
-  const right = rightText(frame, row);
-  const rightWidth = right.reduce((sum, part) => sum + frame.text.width(part.text, font(11, theme.ui)), 0);
   const name = scene.modules.label(row) || scene.modules.path(row);
-  const whole = frame.text.width(name.length > 200 ? name.slice(0, 200) : name, label);
-  const both = whole + 14 + rightWidth <= room;
-  const shown = frame.text.fit(name, both ? whole + 1 : room - (rightWidth > 0 && room - rightWidth > 70 ? rightWidth + 14 : 0), label);
+  const shown = frame.text.fit(name, room, label);
+  const write = (text: string, at: number, colour: string) => {
+    // A line that runs through the header must not strike it out.
+    context.strokeStyle = ground;
+    context.lineWidth = 3;
+    context.strokeText(text, at, 0.5);
+    context.fillStyle = colour;
+    context.fillText(text, at, 0.5);
+  };
   context.font = label;
-  context.fillStyle = theme.text;
-  context.fillText(shown, 19, 0.5);
-  if (rightWidth > 0 && (both || room - rightWidth > 70)) {
-    context.font = font(11, theme.ui);
-    let at = width - 9 - rightWidth;
-    for (const part of right) {
-      context.fillStyle = part.colour;
-      context.fillText(part.text, at, 0.5);
-      at += frame.text.width(part.text, context.font);
-    }
+  write(shown, 19, theme.text);
+  // What is inside is said as far as the name leaves room, its first part first.
+  const right = rightText(frame, row);
+  const free = room - frame.text.width(shown, label) - 12;
+  const widthOf = (parts: Part[]) => parts.reduce((sum, part) => sum + frame.text.width(part.text, plainFont), 0);
+  while (right.length > 0 && widthOf(right) > free) right.pop();
+  let at = width - 9 - widthOf(right);
+  context.font = plainFont;
+  for (const part of right) {
+    write(part.text, at, part.colour);
+    at += frame.text.width(part.text, plainFont);
   }
   context.restore();
 }

@@ -163,7 +163,10 @@ function drawLabel(frame: Frame, row: number, fate: number, pill: boolean, alpha
   const room = x + w - 7 - start;
   const size = full ? 9 : 11;
   const label = font(size, theme.ui, 600);
-  const name = full || comparing ? scene.nodes.id(row) : scene.nodes.label(row);
+  const id = scene.nodes.id(row);
+  // A name that does not fit says less than the operator's.
+  const named = (full || comparing) && text.width(id.length > 100 ? id.slice(0, 100) : id, label) <= room;
+  const name = named || scene.nodes.label(row) === "" ? id : scene.nodes.label(row);
   const small = full ? font(7.5, theme.code) : font(10.5, theme.ui);
   const nameWidth = Math.min(room, text.width(name.length > 100 ? name.slice(0, 100) : name, label));
   const detailRoom = full ? room : room - nameWidth - 8;

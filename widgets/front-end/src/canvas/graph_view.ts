@@ -13,7 +13,7 @@ import { Menu } from "./menu";
 import { Mirror } from "./mirror";
 import { Animation, DURATION, layoutChange } from "./motion";
 import { makeShown, Pane } from "./pane";
-import { boxOf } from "./where";
+import { boxOf, topmost } from "./where";
 import { followTheme, readTheme, type Theme } from "./theme";
 import { Tip } from "./tip";
 import { Zoomer } from "./zoomer";
@@ -220,6 +220,9 @@ export class GraphView {
     if (pane === undefined || world == null || pane.width === 0) return;
     this.#framed = true;
     const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 12, 0.82);
+    // Of a graph that is wider than the pane, what it begins with is in the middle.
+    const top = pane.shown === null ? null : topmost(pane.shown);
+    if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.width) camera.x = top - (pane.width - 40) / 2 / camera.zoom;
     for (const side of this.#sides) {
       side.pane.camera.copyFrom(camera);
       side.pane.moved();

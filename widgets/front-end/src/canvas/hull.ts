@@ -11,6 +11,10 @@ export type Loop = [number, number][];
 
 /** How far a wide band reaches below its row, px. */
 const REACH = 12;
+/** Sides closer than this are drawn as one, px. */
+const STEP = 14;
+/** Boxes further apart than this sideways, px, are not joined: the strip would lie across everything in between. */
+const ASIDE = 48;
 /** Beyond this many nodes the outline is no longer readable as layers: their common box does. */
 const MANY = 300;
 
@@ -19,6 +23,7 @@ export function hullLoops(nodes: readonly Rect[], padding: number, isFree: (box:
   const rows = layers(nodes);
   if (nodes.length > MANY) return [corners(rows.flat(), padding)];
   const bands = rows.map((row) => cutRow(row, padding, isFree));
+  for (let i = 0; i + 1 < bands.length; i++) align(bands[i] ?? [], bands[i + 1] ?? [], isFree);
   const boxes = bands.flat();
   for (let i = 0; i + 1 < bands.length; i++) {
     for (const upper of bands[i] ?? []) for (const lower of bands[i + 1] ?? []) boxes.push(...corridor(upper, lower, padding, isFree));
@@ -54,6 +59,20 @@ function cutRow(row: readonly Rect[], padding: number, isFree: (box: Rect) => bo
   return bands;
 }
 
+/** Sides that are nearly in line become one line: a step smaller than its own round corners looks like a mistake. */
+function align(upper: Rect[], lower: Rect[], isFree: (box: Rect) => boolean): void {
+  const [a] = upper;
+  const [b] = lower;
+  if (upper.length !== 1 || lower.length !== 1 || a === undefined || b === undefined) return;
+  for (const side of ["x0", "x1"] as const) {
+    const [outer, inner] = (side === "x0" ? a.x0 < b.x0 : a.x1 > b.x1) ? [a, b] : [b, a];
+    const step = Math.abs(outer[side] - inner[side]);
+    if (step === 0 || step >= STEP) continue;
+    const added = side === "x0" ? { ...inner, x0: outer.x0, x1: inner.x0 } : { ...inner, x0: inner.x1, x1: outer.x1 };
+    if (isFree(added)) inner[side] = outer[side];
+  }
+}
+
 function corridor(upper: Rect, lower: Rect, padding: number, isFree: (box: Rect) => boolean): Rect[] {
   if (lower.y0 <= upper.y1 && overlaps({ ...upper, y1: upper.y1 + 0.5 }, lower)) return [];
   const x0 = Math.max(upper.x0, lower.x0);
@@ -67,6 +86,7 @@ function corridor(upper: Rect, lower: Rect, padding: number, isFree: (box: Rect)
     const narrow = { x0: middle - padding, y0: top, x1: middle + padding, y1: bottom };
     return isFree(inner(narrow, padding)) ? [narrow] : [];
   }
+  if (x0 - x1 > ASIDE) return [];
   // Side by side: a strip below the upper one, and down from it to the lower one.
   const low = Math.min(lower.y0 + padding, upper.y1 + REACH);
   const strip = { x0: Math.min(upper.x0, lower.x0), y0: top, x1: Math.max(upper.x1, lower.x1), y1: low };

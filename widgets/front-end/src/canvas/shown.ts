@@ -28,10 +28,12 @@ export class Shown {
       if (kind[node] === Kind.constant && !constants && !this.#feedsAround(node)) continue;
       this.nodes[node] = fate(born[node], died[node], from, to);
     }
-    const { src, dst, src_module, dst_module } = scene.routes;
+    const { src, dst, src_module, dst_module, stub } = scene.routes;
     for (let route = 0; route < this.routes.length; route++) {
       if (!src_module[route] && this.nodes[src[route]] === Fate.absent) continue;
       if (!dst_module[route] && this.nodes[dst[route]] === Fate.absent) continue;
+      // A constant that is drawn elsewhere says nothing here: the inspector lists it.
+      if (stub[route] && !src_module[route] && kind[src[route]] === Kind.constant) continue;
       this.routes[route] = fate(scene.routes.born[route], scene.routes.died[route], from, to);
     }
   }

@@ -1,8 +1,10 @@
 /** Where nodes are, whatever stands for them on screen. */
+import { Fate } from "../lives";
 import { lineage } from "../provenance";
 import type { Scene } from "../scene";
 import { shownSteps, type State } from "../state";
 import { rect, type Rect, union } from "./rect";
+import type { Shown } from "./shown";
 
 /**
  * The box of nodes in layout units: their own, of one that is not shown that of what it became or came from, of one in a
@@ -26,4 +28,16 @@ export function boxOf(scene: Scene, ids: readonly string[], state: State): Rect 
     }
   }
   return union(boxes);
+}
+
+/** The middle, across, of the topmost node or closed module that is shown; null when nothing is. */
+export function topmost(shown: Shown): number | null {
+  const { nodes, modules } = shown.scene;
+  let best: { x: number; y: number } | null = null;
+  const consider = (x: number, y: number, w: number) => {
+    if (best === null || y < best.y) best = { x: x + w / 2, y };
+  };
+  for (let row = 0; row < nodes.length; row++) if (shown.nodes[row] !== Fate.absent) consider(nodes.x[row], nodes.y[row], nodes.w[row]);
+  for (let row = 1; row < modules.length; row++) if (shown.scene.moduleVisible(row) && !modules.open[row]) consider(modules.x[row], modules.y[row], modules.w[row]);
+  return best === null ? null : (best as { x: number }).x;
 }
