@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from lowerscope.measure.by_step import StepError, step_errors, step_frame
+from lowerscope.lowering import lower
+from lowerscope.measure.by_step import lowering_errors, step_errors, step_pairs
 from lowerscope.measure.compare import Comparison
 from lowerscope.measure.interpreter import Cancelled
+from lowerscope.measure.step_error import StepError, step_frame
 from lowerscope.program import Program, capture
 
 aten = torch.ops.aten
@@ -163,3 +165,35 @@ def test_it_can_be_cancelled():
     before = _before()
     with pytest.raises(Cancelled):
         step_errors(before, before, [(1, "add", "add")], cancelled=lambda: True)
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 1)
+        self.norm = nn.BatchNorm2d(4)
+        with torch.no_grad():
+            assert self.norm.running_mean is not None
+            assert self.norm.running_var is not None
+            self.norm.running_mean.uniform_(-0.5, 0.5)
+            self.norm.running_var.uniform_(0.5, 2.0)
+
+    def forward(self, x):
+        return torch.relu(self.second(torch.relu(self.norm(self.first(x)))) + x)
+
+
+def test_every_step_of_a_lowering_is_measured_though_later_ones_build_on_it():
+    program = capture(Block().eval(), (torch.randn(1, 4, 8, 8),))
+    lowering = lower(program, "vulkan")
+    errors = lowering_errors(lowering)
+    assert [error.step for error in errors] == [step.number for step in lowering.steps]
+    patterns = {step.number: step.pattern for step in lowering.steps}
+    assert {"core_aten", "fold_batch_norm", "conv2d_with_epilogue"} <= set(patterns.values())
+    for error in errors:
+        assert _alone(error).agrees, patterns[error.step]
+        assert _in_the_run(error).agrees, patterns[error.step]
+    fold = next(error for error in errors if patterns[error.step] == "fold_batch_norm")
+    assert _alone(fold).different > 0
+    later = [pair for pair in step_pairs(lowering.steps) if pair[0] > fold.step]
+    assert {before for _, before, _ in later} <= {node.name for node in program.graph.nodes}

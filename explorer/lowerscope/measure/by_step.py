@@ -7,12 +7,11 @@ still to come is compared with or fed with, so that memory stays bounded by how 
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 import torch
 from torch.utils import _pytree as pytree
 
@@ -22,6 +21,7 @@ from lowerscope.measure.casting import Casting
 from lowerscope.measure.compare import EQUAL, INCOMPARABLE, Comparison, compare, ratio
 from lowerscope.measure.interpreter import Cancelled, Interpreter
 from lowerscope.measure.report import severity
+from lowerscope.measure.step_error import Lowered, Rewrite, StepError
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
@@ -30,34 +30,62 @@ if TYPE_CHECKING:
 _REGION = 256
 
 
-@dataclass
-class StepError:
-    """How far the result of one rewrite is from what it replaced.
+def step_pairs(steps: Sequence[Rewrite]) -> list[tuple[int, str, str]]:
+    """The `mapping` of `step_errors` for a lowering's steps: (step, node of the original, node of the lowered program).
 
-    Attributes:
-        step: number of the rewrite.
-        before, after: the node of the original, and the node of the lowered program that stands for it.
-        isolated: the error of the replacement alone, run on the original's values; None if it could not be.
-        propagated: the error at its output in the whole run; None if the node is not in both programs.
-        oracle_ratio: RMSE after / RMSE before at its output against a float64 run of the original; NaN without one.
-        why: why a figure is missing.
+    A rewrite whose output an earlier one made is traced back to the node that this one replaced, and forward to the
+    node that gives the value at the end. Where there is none the step's own node is named, which one program lacks.
     """
+    origin: dict[str, str] = {}
+    for step in steps:
+        origin[step.result] = origin.get(step.output, step.output)
+    final: dict[str, str] = {}
+    for step in reversed(steps):
+        final[step.output] = final.get(step.result, step.result)
+    return [(s.number, origin.get(s.output, s.output), final.get(s.result, s.result)) for s in steps]
 
-    step: int
-    before: str
-    after: str
-    isolated: Comparison | None = None
-    propagated: Comparison | None = None
-    oracle_ratio: float = math.nan
-    why: str = ""
 
-    @property
-    def guilt(self) -> tuple[int, float]:
-        """Sorts the rewrites: the isolated error's verdict and relative size, else the propagated one's."""
-        comparison = self.isolated or self.propagated
-        if comparison is None:
-            return -1, 0.0
-        return severity(comparison.verdict), math.inf if math.isnan(comparison.worst) else comparison.worst
+def lowering_errors(
+    lowering: Lowered,
+    inputs: Any = None,
+    *,
+    seed: int = 0,
+    oracle: bool = True,
+    tolerance: float | None = None,
+    cancelled: Callable[[], bool] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[StepError]:
+    """Isolated and propagated error of each step of a lowering, in the order of its steps.
+
+    A step's isolated error is taken between the graphs before and after its stage, so that rewrites of different stages
+    which build on one another are told apart; its propagated error between the original and the graph after its stage:
+    that of all steps up to there. A step whose result another one of its own stage took in is measured as part of it.
+
+    Args:
+        inputs, seed, oracle, tolerance, cancelled: as `step_errors` takes them.
+        progress: called with (stages done, stages in all).
+
+    Raises:
+        MeasureError, Cancelled: as `parity`.
+    """
+    options: dict[str, Any] = {"seed": seed, "tolerance": tolerance, "cancelled": cancelled}
+    flat = first_batch(lowering.before, inputs, seed)
+    pairs = step_pairs(lowering.steps)
+    errors: list[StepError] = []
+    stages = [stage for stage in lowering.stages if stage.last > stage.first]
+    for done, stage in enumerate(stages):
+        if progress is not None:
+            progress(done, len(stages))
+        met, left = lowering.program_at(stage.first), lowering.program_at(stage.last)
+        upto = step_pairs(lowering.steps[: stage.last])[stage.first :]
+        together = step_errors(lowering.before, left, upto, flat, oracle=oracle, **options)
+        alone = step_errors(
+            met, left, step_pairs(lowering.steps[stage.first : stage.last]), flat, oracle=False, **options
+        )
+        for error, found, (_, before, after) in zip(together, alone, pairs[stage.first : stage.last], strict=True):
+            why = found.why if found.isolated is None else "" if error.propagated is not None else error.why
+            errors.append(replace(error, isolated=found.isolated, before=before, after=after, why=why))
+    return errors
 
 
 def step_errors(
@@ -85,32 +113,19 @@ def step_errors(
         MeasureError, Cancelled: as `parity`.
     """
     pairs = [StepError(*entry) for entry in mapping]
-    batch = next(iter(batches(before, inputs, seeds=(seed,), sizes=[{}])))
-    return _Walk(before, after, pairs, tolerance, cancelled).measure(batch.flat, oracle)
+    flat = inputs if isinstance(inputs, Flat) else first_batch(before, inputs, seed)
+    return _Walk(before, after, pairs, tolerance, cancelled).measure(flat, oracle)
 
 
-def step_frame(errors: Sequence[StepError]) -> pd.DataFrame:
-    """A row per rewrite, the guiltiest first: step, before, after, verdict, isolated_* and propagated_* figures."""
-    records = [_record(error) for error in sorted(errors, key=lambda error: error.guilt, reverse=True)]
-    columns = list(_record(StepError(0, "", "")))
-    return pd.DataFrame(records, columns=columns)
+class Flat(tuple):
+    """Inputs in the order of the placeholders, checked already."""
+
+    __slots__ = ()
 
 
-def _record(error: StepError) -> dict[str, Any]:
-    comparison = error.isolated or error.propagated
-    record: dict[str, Any] = {
-        "step": error.step,
-        "before": error.before,
-        "after": error.after,
-        "verdict": comparison.verdict if comparison else "not measured",
-    }
-    for name in ("isolated", "propagated"):
-        of: Comparison | None = getattr(error, name)
-        for figure in ("max_abs", "where", "sqnr_db"):
-            missing = None if figure == "where" else math.nan
-            record[f"{name}_{figure}"] = getattr(of, figure) if of is not None else missing
-    clauses = [error.why, comparison.why if comparison else ""]
-    return record | {"oracle_ratio": error.oracle_ratio, "why": "; ".join(filter(None, clauses))}
+def first_batch(program: Program, inputs: Any, seed: int) -> Flat:
+    """The first batch of `inputs`, or a made-up one, as the placeholders of `program` take it."""
+    return Flat(next(iter(batches(program, inputs, seeds=(seed,), sizes=[{}]))).flat)
 
 
 class _Walk:
@@ -157,7 +172,10 @@ class _Walk:
             for pair in at.get(name, ()):
                 old = reference.take(pair.before)
                 pair.propagated = _compare(old, value, self._tolerance)
-                if gold is not None:
+                if gold is not None and pair.propagated.different == 0:
+                    gold.skip(pair.before)
+                    pair.oracle_ratio = 1.0
+                elif gold is not None:
                     gold = self._against(gold, pair, old, value)
                 self._isolate(pair, old, reference)
         return self._pairs
@@ -165,6 +183,7 @@ class _Walk:
     def _plan(self) -> dict[str, list[StepError]]:
         """Node of the lowered program -> the pairs that end there; counts how often each original value is needed."""
         at: dict[str, list[StepError]] = {}
+        together: defaultdict[tuple[str, str], list[StepError]] = defaultdict(list)
         for pair in self._pairs:
             missing = [n for n, nodes in ((pair.before, self._old), (pair.after, self._new)) if n not in nodes]
             if missing:
@@ -172,6 +191,7 @@ class _Walk:
                 pair.why = f"{missing[0]} is not in both programs' graphs: {inside}"
                 continue
             at.setdefault(pair.after, []).append(pair)
+            together[pair.before, pair.after].append(pair)
             self._needs[pair.before] += 1
             region = self._region(pair)
             if isinstance(region, str):
@@ -179,6 +199,10 @@ class _Walk:
                 continue
             self._regions[id(pair)] = region
             self._needs.update(self._same[node.name] for node in region[1])
+        for shared in together.values():
+            for pair in shared if len(shared) > 1 else ():
+                others = ", ".join(str(other.step) for other in shared if other is not pair)
+                pair.why = "; ".join(filter(None, [pair.why, f"measured together with step {others}, at one output"]))
         return at
 
     def _region(self, pair: StepError) -> tuple[list[torch.fx.Node], list[torch.fx.Node]] | str:
@@ -214,17 +238,22 @@ class _Walk:
         for node in order:
             for used in node.all_input_nodes:
                 if used.op == "placeholder" and used not in environment:
-                    environment[used] = self._after.constants[used.name].detach()
+                    environment[used] = self._constant(used)
         runner = Interpreter(self._after, cancelled=self._cancelled)
         try:
             for node in order:
-                environment[node] = runner.evaluate(node, environment)
+                # A fold's result is a constant: a placeholder, which is its own value.
+                constant = node.op == "placeholder"
+                environment[node] = self._constant(node) if constant else runner.evaluate(node, environment)
         except Cancelled:
             raise
         except MeasureError as error:
             pair.isolated = Comparison(INCOMPARABLE, str(error))
             return
         pair.isolated = _compare(old, environment[order[-1]], self._tolerance)
+
+    def _constant(self, node: torch.fx.Node) -> torch.Tensor:
+        return self._after.constants[node.name].detach()
 
     def _against(self, gold: _Held, pair: StepError, old: Any, new: Any) -> _Held | None:
         try:
@@ -266,6 +295,12 @@ class _Held:
         if not self._needs[name]:
             del self._values[name]
         return value
+
+    def skip(self, name: str) -> None:
+        """Say that a value is not needed as often as was thought; the walk does not go on for it."""
+        self._needs[name] -= 1
+        if not self._needs[name]:
+            self._values.pop(name, None)
 
 
 def _writes(node: torch.fx.Node) -> bool:

@@ -224,11 +224,10 @@ class _Measurement:
         for name in new:
             before = compare(*old[name], tolerance=tolerance, check_dtype=False)
             after = compare(*new[name], tolerance=tolerance, check_dtype=False)
-            if after.verdict not in (INCOMPARABLE,) and _dtype(old[name][1]) != _dtype(new[name][1]):
-                got, expected = _dtype(new[name][1]), _dtype(old[name][1])
-                after = replace(
-                    after, verdict=INCOMPARABLE, why=f"dtype {got}, expected {expected}", dtype_agrees=False
-                )
+            got, expected = _dtype(new[name][1]), _dtype(old[name][1])
+            after = replace(after, dtype_agrees=got == expected)
+            if after.verdict != INCOMPARABLE and not after.dtype_agrees:
+                after = replace(after, verdict=INCOMPARABLE, why=f"dtype {got}, expected {expected}")
             row = ParityRow.of(name, after, batch.label)
             row.before, row.error_before, row.error_after = before, before.noise, after.noise
             if after.verdict == DIFFERENT and after.nan_agrees is not False:
