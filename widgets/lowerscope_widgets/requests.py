@@ -10,7 +10,7 @@ from lowerscope.errors import LowerscopeError, unknown
 from lowerscope.lowering import Lowering
 from lowerscope.measure.counts import op_name
 from lowerscope.ops import is_own
-from lowerscope.recipe import Skip
+from lowerscope.recipe import Recipe, Skip
 from lowerscope.scene_words import skip_key
 from lowerscope.svg import to_svg
 from lowerscope.target import pipeline
@@ -63,6 +63,11 @@ def _all(explorer: Explorer, request: Mapping[str, Any]) -> Any:
 
 def _move(explorer: Explorer, request: Mapping[str, Any]) -> Any:
     explorer.session.insert(request["pattern"], before=request["before"])
+    return explorer.shown()
+
+
+def _apply(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    explorer.session.recipe = Recipe.from_json(request["recipe"])
     return explorer.shown()
 
 
@@ -257,6 +262,7 @@ _HANDLERS: dict[str, Handler] = {
     "only": _only,
     "all": _all,
     "move": _move,
+    "apply": _apply,
     "skip": _skip,
     "skip_text": _skip_text,
     "unskip": _unskip,
