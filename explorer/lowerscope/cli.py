@@ -167,11 +167,9 @@ def _why(arguments: argparse.Namespace) -> int:
 
 
 def _export_html(arguments: argparse.Namespace) -> int:
-    from lowerscope_widgets.html_export import export_html  # lazy: only this command needs the bundle
-
     session = Session(arguments.model, arguments.target)
     path = Path(arguments.output or Path(arguments.model).with_suffix(".html").name)
-    print(f"wrote {export_html(session, path)}")
+    print(f"wrote {path}: {session.export_html(path)}")
     return 0
 
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from torch.fx import Node
 
 from lowerscope import tables, why
-from lowerscope.errors import RecipeError, unknown
+from lowerscope.errors import LowerscopeError, RecipeError, unknown
 from lowerscope.explain import Explanation
 from lowerscope.explanations import Explanations
 from lowerscope.lowering import Lowerer, Lowering
@@ -268,6 +270,22 @@ class Session:
         from lowerscope.draw import to_graphviz
 
         return to_graphviz(self.lowering, step)
+
+    def export_html(self, path: str | os.PathLike[str]) -> str:
+        """Write a self-contained HTML file that replays this recipe, and each pattern switched, without a kernel.
+
+        Returns a sentence that says what it holds. LowerscopeError: the file cannot be written.
+        """
+        from lowerscope_widgets.html_export import to_html  # lazy: the engine does not need a notebook
+
+        document, held = to_html(self)
+        try:
+            Path(path).write_text(document, encoding="utf-8")
+        except OSError as error:
+            raise LowerscopeError(
+                f"cannot write {os.fspath(path)!r} ({error.strerror}): choose another place"
+            ) from error
+        return held
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         from lowerscope_widgets import display_session  # lazy: the engine does not need a notebook
