@@ -15,7 +15,8 @@ from torch._export.serde.serialize import _TORCH_TO_SERIALIZE_DTYPE
 from torch.export.graph_signature import InputKind, InputSpec
 
 from lowerscope.errors import CaptureError, LowerscopeError, unknown
-from lowerscope.example_inputs import Inputs, lively_inputs
+from lowerscope.example_inputs import Inputs, dynamic_sizes, lively_inputs
+from lowerscope.mutation import mutated_placeholders
 
 _KINDS = {
     InputKind.PARAMETER: "parameter",
@@ -126,12 +127,7 @@ class Program:
         Both spellings count: the signature's mutation outputs of a functional program, and in-place operators on a
         placeholder or a view of it in one that is not functional yet.
         """
-        signature = self.exported_program.graph_signature
-        of_buffer = {spec.target: name for name, spec in self.specs.items() if spec.kind is InputKind.BUFFER}
-        names = {of_buffer[target] for target in signature.buffers_to_mutate.values() if target in of_buffer}
-        names.update(name for name in signature.user_inputs_to_mutate.values() if name in self.specs)
-        names.update((signature.parameters_to_mutate and _parameters_written(self.specs, signature)) or ())
-        return frozenset(names | _written_in_place(self.graph))
+        return mutated_placeholders(self.graph, self.exported_program.graph_signature, self.specs)
 
     def inputs(self, seed: int = 0, sizes: Mapping[str, int] | None = None) -> Inputs:
         """Inputs to run the program on: ``(args, kwargs)``, of the structure that it was exported with.
@@ -157,8 +153,6 @@ class Program:
     @property
     def dynamic_sizes(self) -> dict[str, tuple[int, int | None]]:
         """Symbol of each dynamic input dimension -> the sizes it may have, (smallest, largest or None)."""
-        from lowerscope.example_inputs import dynamic_sizes
-
         return dynamic_sizes(self.exported_program)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -278,40 +272,6 @@ def _not_a_program(value: object) -> str:
     if isinstance(value, torch.nn.Module):
         return f"{kind} is a module, not an exported program: use lowerscope.capture(module, args) first"
     return f"{kind} is not an exported program: give a Program, an ExportedProgram or the path of a .pt2 file"
-
-
-def _parameters_written(specs: Mapping[str, InputSpec], signature: Any) -> set[str]:
-    targets = set(signature.parameters_to_mutate.values())
-    return {name for name, spec in specs.items() if spec.kind is InputKind.PARAMETER and spec.target in targets}
-
-
-def _written_in_place(graph: torch.fx.Graph) -> set[str]:
-    """The placeholders that an in-place operator writes to, directly or through a view."""
-    sources: dict[torch.fx.Node, str] = {}
-    written: set[str] = set()
-    for node in graph.nodes:
-        if node.op == "placeholder":
-            sources[node] = node.name
-        schema = getattr(node.target, "_schema", None)
-        if schema is None:
-            continue
-        for position, argument in enumerate(schema.arguments):
-            if argument.alias_info is None:
-                continue
-            value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
-            for source in {sources[n] for n in _nodes_in(value) if n in sources}:
-                sources[node] = source
-                if argument.alias_info.is_write:
-                    written.add(source)
-    return written
-
-
-def _nodes_in(value: Any) -> list[torch.fx.Node]:
-    if isinstance(value, torch.fx.Node):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [node for item in value for node in _nodes_in(item)]
-    return []
 
 
 def _bytes_of(tensor: torch.Tensor) -> bytes:

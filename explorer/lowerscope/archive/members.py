@@ -72,7 +72,10 @@ class Archive:
         except RuntimeError as error:
             raise self.damaged(error) from error
         self._old = zipfile.ZipFile(path) if self._reader is None else None
-        self.names: list[str] = self._old.namelist() if self._reader is None else self._reader.get_all_records()  # type: ignore[union-attr]
+        # A set, for a large model has thousands of members, and each is looked up.
+        self.names: frozenset[str] = frozenset(
+            self._old.namelist() if self._old is not None else self._reader.get_all_records()  # type: ignore[union-attr]
+        )
         if self._reader is not None:
             self._check_version()
         if not trusted and any(name.startswith(AOTINDUCTOR_DIR) for name in self.names):
@@ -199,7 +202,9 @@ class Archive:
 
     def _model_name(self) -> str:
         prefix, suffix = MODELS_FILENAME_FORMAT.split("{}")
-        models = [n[len(prefix) : -len(suffix)] for n in self.names if n.startswith(MODELS_DIR) and n.endswith(suffix)]
+        models = [
+            n[len(prefix) : -len(suffix)] for n in sorted(self.names) if n.startswith(MODELS_DIR) and n.endswith(suffix)
+        ]
         if not models or "model" in models:
             return "model"
         if len(models) > 1:
