@@ -49,9 +49,16 @@ test("layers far apart are joined by a corridor unless something stands in it", 
   assert.ok(!covers(torn, 45, 100));
 });
 
-test("boxes side by side are joined around the corner", () => {
-  const loops = hullLoops([conv, rect(200, 60, 60, 24)], 7, free);
-  assert.equal(loops.length, 1);
+test("boxes side by side are joined around the corner, those far apart are not", () => {
+  assert.equal(hullLoops([conv, rect(130, 60, 60, 24)], 7, free).length, 1);
+  assert.equal(hullLoops([conv, rect(300, 100, 60, 24)], 7, free).length, 2);
+  assert.equal(hullLoops([conv, rect(300, 40, 60, 24)], 7, free).length, 1, "in the next layer nothing is in between");
+});
+
+test("sides that are nearly in line become one line, unless another node stands there", () => {
+  const wider = rect(-6, 40, 102, 24);
+  assert.equal(hullLoops([conv, wider], 7, free)[0]?.length, 4);
+  assert.ok((hullLoops([conv, wider], 7, blockedBy(rect(-40, 0, 30, 24)))[0]?.length ?? 0) > 4);
 });
 
 test("the outline of boxes that do not touch has a loop each; a ring has its hole", () => {

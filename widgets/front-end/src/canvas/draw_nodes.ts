@@ -156,11 +156,11 @@ function drawLabel(frame: Frame, row: number, fate: number, pill: boolean, alpha
     context.font = font(12, theme.ui, 700);
     context.fillStyle = fate === Fate.added ? theme.pass : theme.fail;
     context.fillText(fate === Fate.added ? "+" : "−", x + 6, middle);
-    start = x + 19;
+    start = x + (w < 70 ? 16 : 19);
   }
   const detail = scene.nodes.detail(row);
   const full = frame.detail === Detail.full && !comparing;
-  const room = x + w - 7 - start;
+  const room = x + w - (comparing ? 4 : 7) - start;
   const size = full ? 9 : 11;
   const label = font(size, theme.ui, 600);
   const id = scene.nodes.id(row);

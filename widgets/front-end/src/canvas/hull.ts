@@ -13,8 +13,12 @@ export type Loop = [number, number][];
 const REACH = 12;
 /** Sides closer than this are drawn as one, px. */
 const STEP = 14;
-/** Boxes further apart than this sideways, px, are not joined: the strip would lie across everything in between. */
-const ASIDE = 48;
+/**
+ * Boxes further apart than this sideways, px, are not joined: the strip would lie across everything in between. Between
+ * layers next to each other there is nothing, and it may be longer.
+ */
+const ASIDE = { next: 240, far: 48 } as const;
+const NEXT = 28;
 /** Beyond this many nodes the outline is no longer readable as layers: their common box does. */
 const MANY = 300;
 
@@ -86,7 +90,7 @@ function corridor(upper: Rect, lower: Rect, padding: number, isFree: (box: Rect)
     const narrow = { x0: middle - padding, y0: top, x1: middle + padding, y1: bottom };
     return isFree(inner(narrow, padding)) ? [narrow] : [];
   }
-  if (x0 - x1 > ASIDE) return [];
+  if (x0 - x1 > (lower.y0 - upper.y1 < NEXT ? ASIDE.next : ASIDE.far)) return [];
   // Side by side: a strip below the upper one, and down from it to the lower one.
   const low = Math.min(lower.y0 + padding, upper.y1 + REACH);
   const strip = { x0: Math.min(upper.x0, lower.x0), y0: top, x1: Math.max(upper.x1, lower.x1), y1: low };
