@@ -78,6 +78,9 @@ class Ledger:
     edge_born: dict[tuple[str, str], int] = field(default_factory=dict)
     parents: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: made node -> the nodes it was made from
     made: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: taken node -> the nodes made from it
+    _neighbours: tuple[dict[str, list[EdgeRecord]], dict[str, list[EdgeRecord]]] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     def freeze(self) -> Ledger:
         """A copy that later edits do not touch (the records are immutable and shared)."""
@@ -96,6 +99,17 @@ class Ledger:
             for source in record.inputs:
                 born = self.edge_born.get((source, record.id), record.born)
                 yield EdgeRecord(source, record.id, born, record.died)
+
+    def neighbours(self) -> tuple[dict[str, list[EdgeRecord]], dict[str, list[EdgeRecord]]]:
+        """(edges into each node, edges from each node) that have ever been, by id. Of a frozen ledger: it is kept."""
+        if self._neighbours is None:
+            into: dict[str, list[EdgeRecord]] = {}
+            out_of: dict[str, list[EdgeRecord]] = {}
+            for edge in self.edges():
+                into.setdefault(edge.target, []).append(edge)
+                out_of.setdefault(edge.source, []).append(edge)
+            self._neighbours = (into, out_of)
+        return self._neighbours
 
     def origin(self, id: str) -> tuple[str, ...]:
         """The original nodes that `id` comes from (itself, when it is one)."""

@@ -76,7 +76,7 @@ def _nearest(ledger: Ledger, line: tuple[str, ...], by_anchor: Mapping[str, Verd
     """The verdict at the nearest anchor, those upstream first: a match is anchored at its first node."""
     if not by_anchor:
         return None
-    sources, readers = _neighbours(ledger)
+    into, out_of = ledger.neighbours()
     seen = set(line)
     queue = deque((id, 0) for id in line)
     best: tuple[int, int, int, Verdict] | None = None
@@ -84,7 +84,9 @@ def _nearest(ledger: Ledger, line: tuple[str, ...], by_anchor: Mapping[str, Verd
         id, distance = queue.popleft()
         if distance == _REACH or (best is not None and distance >= best[0]):
             break
-        for upstream, others in ((0, sources.get(id, ())), (1, readers.get(id, ()))):
+        sources = [edge.source for edge in into.get(id, ())]
+        readers = [edge.target for edge in out_of.get(id, ())]
+        for upstream, others in ((0, sources), (1, readers)):
             for other in others:
                 if other in seen:
                     continue
@@ -96,15 +98,6 @@ def _nearest(ledger: Ledger, line: tuple[str, ...], by_anchor: Mapping[str, Verd
                     if best is None or candidate[:3] < best[:3]:
                         best = candidate
     return best[3] if best is not None else None
-
-
-def _neighbours(ledger: Ledger) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    sources: dict[str, list[str]] = {}
-    readers: dict[str, list[str]] = {}
-    for edge in ledger.edges():
-        sources.setdefault(edge.target, []).append(edge.source)
-        readers.setdefault(edge.source, []).append(edge.target)
-    return sources, readers
 
 
 def _no_anchor(lowering: Lowering, pattern: Pattern, id: str) -> Verdict:

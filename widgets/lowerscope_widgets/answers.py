@@ -157,11 +157,8 @@ def _argument(name: str, value: Any) -> dict[str, Any]:
 def _users(lowering: Lowering, record: NodeRecord) -> list[str]:
     """Who reads the node in the last graph that has it."""
     last = len(lowering.steps) if record.died is None else record.died - 1
-    found = [
-        e.target
-        for e in lowering.ledger.edges()
-        if e.source == record.id and e.born <= last and (e.died is None or e.died > last)
-    ]
+    edges = lowering.ledger.neighbours()[1].get(record.id, ())
+    found = [e.target for e in edges if e.born <= last and (e.died is None or e.died > last)]
     return list(dict.fromkeys(found))[:LISTED]
 
 
