@@ -25,6 +25,8 @@ export interface Client {
   /** Called whenever `pending` changed. */
   onPending: () => void;
   readonly pending: readonly Pending[];
+  /** Called when the kernel's side of the widget is closed: nothing will be answered any more. */
+  onGone: () => void;
   /** False for a recording: what needs a kernel is switched off in the panels. */
   readonly live: boolean;
   close(): void;
@@ -45,17 +47,28 @@ interface Waiting extends Pending {
   reject(error: Error): void;
 }
 
+/** Events of a model whose kernel is restarted or shut down, or whose widget is closed there. */
+const CLOSED = ["comm:close", "destroy"];
+const GONE = "The kernel is not answering: run the cell again to reconnect.";
+
 export class KernelClient implements Client {
   readonly live = true;
   onEvent: Client["onEvent"] = () => {};
   onPending: Client["onPending"] = () => {};
+  onGone: Client["onGone"] = () => {};
   readonly #waiting = new Map<number, Waiting>();
   // Every display of a widget hears every reply, so ids must differ between displays, even in two browsers.
   #next = Math.floor(Math.random() * 2 ** 40);
   readonly #listener = (message: Reply | Event, buffers?: (DataView | ArrayBuffer)[]) => this.#receive(message, buffers);
 
+  readonly #closed = () => {
+    for (const waiting of [...this.#waiting.values()]) this.#settle(waiting.id)?.reject(new Error(GONE));
+    this.onGone();
+  };
+
   constructor(readonly model: Model) {
     model.on("msg:custom", this.#listener);
+    for (const event of CLOSED) model.on(event, this.#closed);
   }
 
   get pending(): readonly Pending[] {
@@ -70,7 +83,7 @@ export class KernelClient implements Client {
       try {
         this.model.send({ ...request, id });
       } catch (error) {
-        this.#settle(id)?.reject(new Error(`The kernel is not answering (${String(error)}): run the cell again to reconnect.`));
+        this.#settle(id)?.reject(new Error(`${GONE} (${String(error)})`));
       }
     });
   }
@@ -81,6 +94,7 @@ export class KernelClient implements Client {
 
   close(): void {
     this.model.off("msg:custom", this.#listener);
+    for (const event of CLOSED) this.model.off(event, this.#closed);
     this.#waiting.clear();
     this.onEvent = () => {};
     this.onPending = () => {};
@@ -132,6 +146,7 @@ export class ReplayClient implements Client {
   readonly pending: readonly Pending[] = [];
   onEvent: Client["onEvent"] = () => {};
   onPending: Client["onPending"] = () => {};
+  onGone: Client["onGone"] = () => {};
   #scene: string;
   readonly #buffers = new Map<string, DataView>();
 

@@ -52,6 +52,7 @@ export class Store {
     const reader = new EventReader(this);
     client.onEvent = (event, buffer) => reader.read(event, buffer);
     client.onPending = () => this.#watchKernel();
+    client.onGone = () => this.update({ kernel: "gone", playing: false });
     this.#ask({ type: "ready" }, "graph");
   }
 
@@ -214,7 +215,10 @@ export class Store {
     const [shown] = walk.stepsWhereAlive(scene, row, this.state);
     if (shown !== undefined) this.setStep(shown);
     this.select([node]);
-    if (!scene.nodeVisible(row)) await this.reveal(node);
+    if (!scene.nodeVisible(row)) {
+      await this.reveal(node);
+      await this.#visible(node);
+    }
     this.camera?.centre(node, true);
   }
 
@@ -426,6 +430,23 @@ export class Store {
     }
   }
 
+  /** Resolves once a scene shows the node: the reply may come before it. Gives up after 2 s. */
+  #visible(node: string): Promise<void> {
+    const shown = (state: State) => state.scene?.nodeVisible(state.scene.nodeRow(node)) === true;
+    if (shown(this.state)) return Promise.resolve();
+    return new Promise((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        stop();
+        resolve();
+      };
+      const stop = this.subscribe((state) => {
+        if (shown(state)) done();
+      });
+      const timer = setTimeout(done, 2000);
+    });
+  }
+
   #inspectSoon(): void {
     clearTimeout(this.#timers.rest);
     const node = this.state.selected[0];
@@ -468,6 +489,7 @@ export class Store {
 
   #watchKernel(): void {
     clearTimeout(this.#timers.kernel);
+    if (this.state.kernel === "gone") return;
     const pending = this.client.pending;
     const oldest = pending.length === 0 ? Number.NaN : Math.min(...pending.map((one) => one.since));
     const waited = performance.now() - oldest;

@@ -9,6 +9,7 @@ type Listener = (message: unknown, buffers: DataView[]) => void;
 export class StandIn implements Model {
   readonly asked: Request[] = [];
   readonly #listeners = new Set<Listener>();
+  readonly #onEnd = new Set<() => void>();
   readonly #closed: Set<string>;
   readonly #enabled = new Set(["fold_batch_norm", "quantized_linear", EPILOGUE, "conv1d_as_conv2d", "conv_with_clamp"]);
   #revision = 1;
@@ -25,10 +26,16 @@ export class StandIn implements Model {
 
   on(event: string, listener: (...parts: never[]) => void): void {
     if (event === "msg:custom") this.#listeners.add(listener as Listener);
+    if (event === "comm:close") this.#onEnd.add(listener as () => void);
   }
 
   off(_event: string, listener: (...parts: never[]) => void): void {
     this.#listeners.delete(listener as Listener);
+  }
+
+  /** As when the kernel is restarted. */
+  end(): void {
+    for (const listener of this.#onEnd) listener();
   }
 
   get listeners(): number {
@@ -72,6 +79,14 @@ export class StandIn implements Model {
         }
         this.scene();
         break;
+      }
+      case "reveal": {
+        const { header, buffer } = synthetic({ ...this.wanted, closed: this.#closed });
+        const scene = decode(header, buffer);
+        this.#closed.delete(scene.modules.path(scene.nodes.module[scene.nodeRow(request.node)]));
+        reply(null);
+        this.scene(); // after the reply, as a kernel that lays out in another process may
+        return;
       }
       case "why_not":
         reply(whyNot(request.node));

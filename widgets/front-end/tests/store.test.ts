@@ -84,6 +84,7 @@ test("a refused request shows its sentence where it arose, and a later success c
     pending: [],
     onEvent: () => {},
     onPending: () => {},
+    onGone: () => {},
     ask: (request: Ask) => (refuse && request.type === "move" ? Promise.reject(new Error("fold_batch_norm must come first.")) : Promise.resolve(null as never)),
     tell: () => {},
     close: () => {},
@@ -174,4 +175,28 @@ test("a recording answers from what it holds, moves between its scenes, and says
 
 test("the widget's own width decides its class", () => {
   assert.deepEqual([1200, 1199, 900, 899, 600, 599].map(widthClass), ["wide", "medium", "medium", "narrow", "narrow", "small"]);
+});
+
+test("a closed kernel is said, and what was asked of it fails instead of waiting for ever", async () => {
+  const { store, model } = await started();
+  model.send = () => {};
+  store.move("conv_with_clamp", null);
+  model.end();
+  await later();
+  assert.equal(store.state.kernel, "gone");
+  assert.match(store.state.errors.patterns ?? "", /not answering/);
+  store.close();
+});
+
+test("travelling to a hidden node opens what hides it and waits for the scene that shows it", async () => {
+  const model = new StandIn({ columns, closed: new Set(["detail.2"]) });
+  const store = new Store(new KernelClient(model));
+  await later();
+  let centred = "";
+  store.camera = { fit() {}, fitSelection() {}, zoomBy() {}, zoomTo() {}, centre: (node) => (centred = node), picture: () => Promise.reject(new Error("none")) };
+  assert.equal(store.state.scene?.nodeVisible(store.state.scene.nodeRow("conv_5")), false);
+  await store.travel("conv_5");
+  assert.equal(store.state.scene?.nodeVisible(store.state.scene.nodeRow("conv_5")), true);
+  assert.equal(centred, "conv_5");
+  store.close();
 });

@@ -83,6 +83,11 @@ function drawHeader(frame: Frame, row: number): void {
     context.fillStyle = colour;
     context.fillText(text, at, 0.5);
   };
+  // From afar a piece of a name says nothing.
+  if (scale > 1.5 && shown.includes("…")) {
+    context.restore();
+    return;
+  }
   context.font = label;
   write(shown, 19, theme.text);
   // What is inside is said as far as the name leaves room, its first part first.

@@ -8,6 +8,7 @@ import { Detail } from "./lod";
 
 const RING_GAP = 3;
 const DOTTED = [1.5, 3];
+const COUNTERPART = [4, 3];
 const NONE: number[] = [];
 
 export function drawOverlay(frame: Frame, fault: number): void {
@@ -18,10 +19,23 @@ export function drawOverlay(frame: Frame, fault: number): void {
     drawRoutes(frame, looked.filter((row) => leadsTo(frame, row, fault)), { colour: theme.fail, width: 2, dash: NONE, alpha: 1 });
   }
   drawProvenance(frame);
+  drawCounterparts(frame);
   if (attention.hovered >= 0 && shown.nodes[attention.hovered] !== Fate.absent) drawHover(frame, attention.hovered);
   for (const row of attention.selected) if (row >= 0 && shown.nodes[row] !== Fate.absent) drawRing(frame, row, theme.accent, 2, RING_GAP);
   if (fault >= 0 && shown.nodes[fault] !== Fate.absent) drawFault(frame, fault);
   drawEdgeLabels(frame, looked, true);
+}
+
+/** What stands for a selected or hovered node that this pane does not show: in Split the other side of a rewrite. */
+function drawCounterparts(frame: Frame): void {
+  const { context, attention, shown, scene, theme } = frame;
+  if (shown.comparing) return;
+  context.setLineDash(COUNTERPART);
+  for (const node of new Set([...attention.selected, attention.hovered])) {
+    if (node < 0 || scene.nodeAlive(node, shown.to)) continue;
+    for (const other of lineage(scene, node, shown.to)) if (shown.nodes[other] !== Fate.absent) drawRing(frame, other, theme.accent, 2, RING_GAP);
+  }
+  context.setLineDash(NONE);
 }
 
 /** Edges into a selected node, and all of a hovered one's: constants come in from the side, so inputs read downwards. */

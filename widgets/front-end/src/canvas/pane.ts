@@ -1,4 +1,5 @@
 /** One canvas on the graph: its bitmaps, its camera, and when what is drawn anew. */
+import { lineage } from "../provenance";
 import type { Scene } from "../scene";
 import type { State } from "../state";
 import { Attention } from "./attention";
@@ -328,6 +329,6 @@ export class Pane {
 
 /** What a pane shows of a scene: see `Shown`. */
 export function makeShown(scene: Scene, steps: { from: number; to: number }, state: State): Shown {
-  const around = new Set(state.selected.map((id) => scene.nodeRow(id)));
+  const around = new Set(state.selected.map((id) => scene.nodeRow(id)).flatMap((row) => (row < 0 ? [] : [row, ...lineage(scene, row, steps.to)])));
   return new Shown(scene, steps.from, steps.to, state.showConstants, around);
 }

@@ -60,6 +60,7 @@ export class Shown {
 
   #feedsAround(node: number): boolean {
     if (this.around.size === 0) return false;
-    return this.scene.edgesFrom(node).some((edge) => this.around.has(this.scene.edges.dst[edge]));
+    const { scene, from, to } = this;
+    return scene.edgesFrom(node).some((edge) => this.around.has(scene.edges.dst[edge]) && (scene.edgeAlive(edge, from) || scene.edgeAlive(edge, to)));
   }
 }

@@ -133,7 +133,7 @@ export function RightColumn(): JSX.Element {
           <Steps />
         </Boundary>
       ) : (
-        <div class="ls-scroll" role="tabpanel" aria-label={SHEETS.find(({ name }) => name === sheet)?.title ?? ""} style={{ flex: "1" }}>
+        <div class="ls-scroll" key={sheet} role="tabpanel" aria-label={SHEETS.find(({ name }) => name === sheet)?.title ?? ""} style={{ flex: "1" }}>
           {sheet === "node" && <NodeSheet />}
           {sheet === "misses" && (
             <Boundary panel="misses" key="misses">

@@ -20,14 +20,15 @@ export function classOf(status: Status): string {
   return `ls-${status.replace(" ", "-")}`;
 }
 
-/** More ticks than this are not told apart by eye. */
+/** From so many on, ticks are drawn finer; more than the last are not told apart by eye. */
+const FINE = 14;
 const TICKS = 32;
 
 /** Green passed, taller red the first failure, grey not reached. What only follows from another failure is grey too. */
 export function Ticks({ of }: { of: Explanation }): JSX.Element | null {
   if (of.conditions.length === 0) return null;
   return (
-    <span class="ls-ticks" role="img" aria-label={`${of.passed} of ${of.total} conditions passed`}>
+    <span class={of.conditions.length > FINE ? "ls-ticks ls-fine" : "ls-ticks"} role="img" aria-label={`${of.passed} of ${of.total} conditions passed`}>
       {of.conditions.slice(0, TICKS).map((condition) => (
         <i key={condition.name} class={`ls-t-${condition.status.replace(" ", "-")}`} />
       ))}

@@ -159,7 +159,7 @@ function ParityCell(): JSX.Element {
         ) : value === null || stale ? (
           <Pill tone="none" text={value === null ? "Not measured" : "stale"} {...data} />
         ) : (
-          <Pill tone={VERDICTS[value.verdict]} text={value.sentence} {...data} />
+          <Pill tone={VERDICTS[value.verdict]} text={value.sentence.replace(/\.$/, "")} {...data} />
         )}
         {state === "measuring" ? <Link text="Stop" data-ls="stop-parity" onClick={() => store.cancel("parity")} /> : (value === null || stale || state === "failed") && again("Measure")}
       </span>

@@ -9,7 +9,7 @@ const TAIL = 7;
 /** Splits a name for truncation in the middle: the head may be cut by the layout, the tail always shows. */
 export function split(name: string): { head: string; tail: string } {
   const letters = Array.from(name.length > 4 * LONGEST ? `${name.slice(0, LONGEST)}…${name.slice(-LONGEST)}` : name);
-  if (letters.length <= 2 * TAIL) return { head: letters.join(""), tail: "" };
+  if (letters.length <= TAIL + 3) return { head: letters.join(""), tail: "" };
   const cut = letters.length > LONGEST ? [...letters.slice(0, LONGEST / 2), "…", ...letters.slice(-LONGEST / 2)] : letters;
   return { head: cut.slice(0, -TAIL).join(""), tail: cut.slice(-TAIL).join("") };
 }
