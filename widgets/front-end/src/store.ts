@@ -5,175 +5,36 @@
  * the recipe only ask: the scene that comes back is the answer. Nodes are named by id and patterns by name here, so that
  * what is selected or focused survives a new scene.
  */
-import type { Ask, Client } from "./client";
+import type { Client } from "./client";
 import { EventReader } from "./events";
 import { Visited } from "./history";
-import { offer, offerBlob, putOnClipboard } from "./outputs";
-import type { Copied, Exported, Inspection, Statistics, WhatIf, WhyNot } from "./protocol";
+import type { Inspection, Statistics, WhatIf, WhyNot } from "./protocol";
+import { RecipeActions } from "./recipe_actions";
 import { search } from "./search";
-import { type Hover, initialState, leadingExplanation, nothingHovered, type Region, type State, type Tab, type View, whatIfKey, type WidthClass } from "./state";
+import { type Hover, leadingExplanation, nothingHovered, type State, type Tab, type View, whatIfKey, type WidthClass } from "./state";
 import * as walk from "./walk";
 
-/** What the canvas does for the store and the panels. The store has none until the canvas is there. */
-export interface CameraPort {
-  fit(): void;
-  fitSelection(): void;
-  zoomBy(factor: number): void;
-  zoomTo(zoom: number): void;
-  /** Pan so that the node is in view; when `always`, centre it even where it already is in view. */
-  centre(node: string, always?: boolean): void;
-  picture(format: "png"): Promise<Blob>;
-}
+export type { CameraPort } from "./base_store";
+export type { SkipTarget } from "./recipe_actions";
 
-export interface SkipTarget {
-  pattern?: string;
-  node?: string;
-  module?: string;
-  op?: string;
-  match?: { pattern: string; anchor: string };
-}
-
-const WAITING_MS = 300;
-const BUSY_MS = 3000;
 const STEP_SECONDS = 1.6;
 /** Keys held down walk through many nodes: only where one rests is the kernel asked. */
 const REST_MS = 70;
 
-export class Store {
-  state: State;
-  camera: CameraPort | null = null;
-  readonly #listeners = new Set<(state: State, before: State) => void>();
+export class Store extends RecipeActions {
   readonly #visited = new Visited();
-  readonly #timers = { play: 0, kernel: 0, rest: 0 };
-  #closed = false;
+  readonly #timers = { play: 0, rest: 0 };
 
-  constructor(readonly client: Client) {
-    this.state = initialState(client.live);
+  constructor(client: Client) {
+    super(client);
     const reader = new EventReader(this);
     client.onEvent = (event, buffer) => reader.read(event, buffer);
-    client.onPending = () => this.#watchKernel();
-    client.onGone = () => this.update({ kernel: "gone", playing: false });
-    this.#ask({ type: "ready" }, "graph");
+    void this.ask({ type: "ready" }, "graph");
   }
 
-  subscribe(listener: (state: State, before: State) => void): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  }
-
-  /** Change the state; a listener that throws must not keep the others from hearing of it. */
-  update(change: Partial<State>): void {
-    if (this.#closed) return;
-    const before = this.state;
-    this.state = { ...before, ...change };
-    for (const listener of [...this.#listeners]) {
-      try {
-        listener(this.state, before);
-      } catch (error) {
-        reportError(error);
-      }
-    }
-  }
-
-  close(): void {
-    this.#closed = true;
+  override close(): void {
     for (const timer of Object.values(this.#timers)) clearTimeout(timer);
-    this.client.close();
-    this.#listeners.clear();
-    this.camera = null;
-  }
-
-  /** Ask for the scene again, after an error. */
-  reload(): void {
-    this.dismissError("graph");
-    this.#ask({ type: "ready" }, "graph");
-  }
-
-  say(text: string, aloud = true): void {
-    this.update({ said: { text, serial: this.state.said.serial + 1, aloud } });
-  }
-
-  fail(region: Region, sentence: string): void {
-    this.update({ errors: { ...this.state.errors, [region]: sentence } });
-  }
-
-  dismissError(region: Region): void {
-    const { [region]: _, ...errors } = this.state.errors;
-    this.update({ errors });
-  }
-
-  // ---------------------------------------------------------------- the recipe
-  toggle(pattern: string, enabled?: boolean): void {
-    const row = this.state.scene?.patterns.find((one) => one.name === pattern);
-    if (row === undefined) return;
-    if (row.locked !== null && enabled !== false && !row.enabled) {
-      this.say(row.locked);
-      return;
-    }
-    this.#ask({ type: "toggle", pattern, enabled: enabled ?? !row.enabled }, "patterns");
-  }
-
-  only(pattern: string): void {
-    this.#ask({ type: "only", pattern }, "patterns");
-  }
-
-  all(enabled: boolean): void {
-    this.#ask({ type: "all", enabled }, "patterns");
-  }
-
-  move(pattern: string, before: string | null): void {
-    this.#ask({ type: "move", pattern, before }, "patterns");
-  }
-
-  skip(target: SkipTarget): void {
-    this.#ask({ type: "skip", ...target }, "skips");
-  }
-
-  skipText(text: string): void {
-    if (text.trim() !== "") this.#ask({ type: "skip_text", text: text.trim() }, "skips");
-  }
-
-  unskip(key: string): void {
-    this.#ask({ type: "unskip", key }, "skips");
-  }
-
-  /** Take over the recipe of a suggestion (`Suggestion.apply`). */
-  apply(recipe: object): void {
-    this.#ask({ type: "apply", recipe }, "why");
-  }
-
-  undo(): void {
-    if (this.state.scene?.header.can_undo != null) this.#ask({ type: "undo" }, "toolbar");
-  }
-
-  redo(): void {
-    if (this.state.scene?.header.can_redo != null) this.#ask({ type: "redo" }, "toolbar");
-  }
-
-  setTarget(target: string): void {
-    this.#ask({ type: "target", target }, "toolbar");
-  }
-
-  setProfile(name: string, value: string | number | boolean): void {
-    this.#ask({ type: "profile", name, value }, "toolbar");
-  }
-
-  // ---------------------------------------------------------------- modules
-  openModules(modules: readonly number[], open: boolean): void {
-    if (modules.length > 0) this.#ask({ type: "open", modules: [...modules], open }, "graph");
-  }
-
-  openDepth(depth: number): void {
-    this.#ask({ type: "open_depth", depth }, "graph");
-  }
-
-  merge(module: number, merged: boolean): void {
-    this.#ask({ type: "merge", module, merged }, "graph");
-  }
-
-  /** Open what hides a node. Resolves when the scene that shows it is here. */
-  async reveal(node: string): Promise<void> {
-    await this.#ask({ type: "reveal", node }, "graph");
+    super.close();
   }
 
   // ---------------------------------------------------------------- looking
@@ -345,7 +206,7 @@ export class Store {
 
   // ---------------------------------------------------------------- asking
   async requestWhyNot(node: string, pattern?: string): Promise<void> {
-    const whyNot = await this.#ask<WhyNot>({ type: "why_not", node, ...(pattern === undefined ? {} : { pattern }) }, "why");
+    const whyNot = await this.ask<WhyNot>({ type: "why_not", node, ...(pattern === undefined ? {} : { pattern }) }, "why");
     if (whyNot === null || this.state.selected[0] !== node) return;
     const wanted = pattern ?? this.state.whyPattern ?? this.state.focusedPattern;
     this.update({ whyNot, whyPattern: leadingExplanation(whyNot, wanted)?.pattern ?? null });
@@ -354,54 +215,16 @@ export class Store {
   async requestWhatIf(node: string, pattern: string): Promise<void> {
     const key = whatIfKey(pattern, node);
     this.update({ whatIf: { ...this.state.whatIf, [key]: "asking" } });
-    const answer = await this.#ask<WhatIf>({ type: "what_if", node, pattern }, "why");
+    const answer = await this.ask<WhatIf>({ type: "what_if", node, pattern }, "why");
     const { [key]: _, ...others } = this.state.whatIf;
     this.update({ whatIf: answer === null ? others : { ...others, [key]: answer } });
   }
 
   async requestStatistics(node: string): Promise<void> {
     this.update({ statistics: { ...this.state.statistics, [node]: "asking" } });
-    const answer = await this.#ask<Statistics>({ type: "statistics", node }, "inspector");
+    const answer = await this.ask<Statistics>({ type: "statistics", node }, "inspector");
     const { [node]: _, ...others } = this.state.statistics;
     this.update({ statistics: answer === null ? others : { ...others, [node]: answer } });
-  }
-
-  measure(what: "parity" | "latency" | "by_step"): void {
-    this.#ask({ type: "measure", what }, "metrics");
-  }
-
-  cancel(what: "parity" | "latency" | "by_step" | "layout"): void {
-    this.#ask({ type: "cancel", what }, "metrics");
-  }
-
-  async copy(what: "python" | "json" | "compile_options"): Promise<void> {
-    const copied = await this.#ask<Copied>({ type: "copy", what }, "toolbar");
-    if (copied === null) return;
-    const done = await putOnClipboard(copied.text);
-    this.update({ copied: done ? null : copied });
-    if (done) this.say(`Copied the recipe as ${copied.format}.`);
-  }
-
-  async copyText(text: string, what = "name"): Promise<void> {
-    const done = await putOnClipboard(text);
-    this.update({ copied: done ? null : { text, format: what } });
-    if (done) this.say(`Copied the ${what}.`);
-  }
-
-  closeCopied(): void {
-    this.update({ copied: null });
-  }
-
-  async exportAs(what: "svg" | "png" | "html" | "pt2"): Promise<void> {
-    if (what === "png") {
-      const blob = await this.camera?.picture("png");
-      if (blob !== undefined) offerBlob(blob, `${this.state.scene?.header.program.name ?? "graph"}.png`);
-      return;
-    }
-    const exported = await this.#ask<Exported>({ type: "export", what }, "toolbar");
-    if (exported === null) return;
-    if (exported.text !== "") offer(exported.text, exported.filename);
-    this.say(exported.note);
   }
 
   // ---------------------------------------------------------------- inside
@@ -417,17 +240,6 @@ export class Store {
       hover: nothingHovered,
     });
     if (kept.length > 0) this.#inspectSoon();
-  }
-
-  async #ask<T>(request: Ask, region: Region): Promise<T | null> {
-    try {
-      const data = await this.client.ask<T>(request);
-      if (this.state.errors[region] !== undefined) this.dismissError(region);
-      return data;
-    } catch (error) {
-      this.fail(region, error instanceof Error ? error.message : String(error));
-      return null;
-    }
   }
 
   /** Resolves once a scene shows the node: the reply may come before it. Gives up after 2 s. */
@@ -459,7 +271,7 @@ export class Store {
 
   async #inspect(node: string): Promise<void> {
     const why = this.requestWhyNot(node);
-    const inspection = await this.#ask<Inspection>({ type: "inspect", node }, "inspector");
+    const inspection = await this.ask<Inspection>({ type: "inspect", node }, "inspector");
     if (inspection !== null && this.state.selected[0] === node) this.update({ inspection });
     await why;
   }
@@ -487,21 +299,4 @@ export class Store {
     }, (STEP_SECONDS * 1000) / this.state.speed);
   }
 
-  #watchKernel(): void {
-    clearTimeout(this.#timers.kernel);
-    if (this.state.kernel === "gone") return;
-    const pending = this.client.pending;
-    const oldest = pending.length === 0 ? Number.NaN : Math.min(...pending.map((one) => one.since));
-    const waited = performance.now() - oldest;
-    const kernel = pending.length === 0 ? "idle" : waited >= BUSY_MS ? "busy" : waited >= WAITING_MS ? "waiting" : "idle";
-    this.update({ pending, kernel });
-    if (pending.length > 0 && kernel !== "busy") {
-      const next = (kernel === "waiting" ? BUSY_MS : WAITING_MS) - waited;
-      this.#timers.kernel = window.setTimeout(() => this.#watchKernel(), Math.max(1, next));
-    }
-  }
-}
-
-function reportError(error: unknown): void {
-  console.error("lowerscope:", error);
 }
