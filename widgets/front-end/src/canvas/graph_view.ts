@@ -2,8 +2,8 @@
 import type { Scene } from "../scene";
 import { shownSteps, type State } from "../state";
 import type { Store } from "../store";
-import { Camera } from "./camera";
 import { faultOf } from "./fault";
+import { Framing } from "./framing";
 import { addGestures, type PointerPlace } from "./gestures";
 import type { Hit } from "./hit";
 import { act, hoverOf } from "./interact";
@@ -13,7 +13,6 @@ import { Menu } from "./menu";
 import { Mirror } from "./mirror";
 import { Animation, DURATION, layoutChange } from "./motion";
 import { makeShown, Pane } from "./pane";
-import { boxOf, topmost } from "./where";
 import { followTheme, readTheme, type Theme } from "./theme";
 import { Tip } from "./tip";
 import { Zoomer } from "./zoomer";
@@ -33,6 +32,7 @@ export class GraphView {
   readonly #zoomer: Zoomer;
   readonly #stops: (() => void)[] = [];
   readonly #layout = new Animation();
+  readonly #framing: Framing;
   #sides: Side[] = [];
   #theme: Theme;
   #mirrorTimer = 0;
@@ -44,12 +44,13 @@ export class GraphView {
     readonly store: Store,
   ) {
     this.#menu = new Menu(store);
+    this.#framing = new Framing(() => this.#sides.map((side) => side.pane), root, store);
     const camera = {
-      fit: () => this.fit(),
-      fitSelection: () => this.#fitSelection(),
-      zoomBy: (factor: number) => this.#zoomBy(factor),
-      zoomTo: (zoom: number) => this.#zoomBy(zoom / (this.#sides[0]?.pane.camera.zoom ?? 1)),
-      centre: (node: string, always?: boolean) => this.#centre(node, always === true),
+      fit: () => this.#framing.fit(),
+      fitSelection: () => this.#framing.fitSelection(),
+      zoomBy: (factor: number) => this.#framing.zoomBy(factor),
+      zoomTo: (zoom: number) => this.#framing.zoomTo(zoom),
+      centre: (node: string, always?: boolean) => this.#framing.centre(node, always),
       picture: () => this.#sides[0]?.pane.picture() ?? Promise.reject(new Error("There is no graph to take a picture of.")),
     };
     store.camera = camera;
@@ -94,65 +95,6 @@ export class GraphView {
     return null;
   }
 
-  /** Show the whole graph; when it is shown already, the selection. */
-  fit(): void {
-    const pane = this.#sides[0]?.pane;
-    const world = pane?.world();
-    if (pane === undefined || world == null) return;
-    const target = Camera.fitting(world, pane.width, pane.height, 24);
-    const close = (a: number, b: number) => Math.abs(a - b) < 2 / target.zoom;
-    const already = Math.abs(pane.camera.zoom / target.zoom - 1) < 0.01 && close(pane.camera.x, target.x) && close(pane.camera.y, target.y);
-    if (already && this.store.state.selected.length > 0) this.#fitSelection();
-    else this.#glide(target);
-  }
-
-  #fitSelection(): void {
-    const { scene, selected } = this.store.state;
-    const pane = this.#sides[0]?.pane;
-    const box = scene === null ? null : boxOf(scene, selected, this.store.state);
-    if (pane !== undefined && box !== null) this.#glide(Camera.fitting(box, pane.width, pane.height, 90, 1.4));
-  }
-
-  #zoomBy(factor: number): void {
-    const pane = this.#sides[0]?.pane;
-    if (pane === undefined) return;
-    const target = new Camera();
-    target.copyFrom(pane.camera);
-    target.zoomAt(factor, pane.width / 2, pane.height / 2);
-    this.#glide(target);
-  }
-
-  #centre(node: string, always: boolean): void {
-    const { scene } = this.store.state;
-    const pane = this.#sides[0]?.pane;
-    const box = scene === null ? null : boxOf(scene, [node], this.store.state);
-    if (pane === undefined || box === null) return;
-    const { camera } = pane;
-    const inset = 40 / camera.zoom;
-    const height = pane.height - this.#covered(pane);
-    const window = camera.window(pane.width, height);
-    const inView = box.x0 >= window.x0 + inset && box.x1 <= window.x1 - inset && box.y0 >= window.y0 + inset && box.y1 <= window.y1 - inset;
-    if (inView && (!always || camera.zoom >= 0.6)) return;
-    const target = new Camera();
-    // From afar a node cannot be read: come nearer.
-    target.zoom = always ? Math.max(camera.zoom, 0.85) : camera.zoom;
-    target.x = (box.x0 + box.x1) / 2 - pane.width / 2 / target.zoom;
-    target.y = (box.y0 + box.y1) / 2 - height / 2 / target.zoom;
-    this.#glide(target);
-  }
-
-  /** Px at a pane's bottom that the inspector lies over, where it is a sheet. */
-  #covered(pane: Pane): number {
-    const sheet = this.root.querySelector(".ls-right");
-    if (sheet === null || getComputedStyle(sheet).position !== "absolute") return 0;
-    const overlap = pane.element.getBoundingClientRect().bottom - sheet.getBoundingClientRect().top;
-    return sheet.clientHeight === 0 ? 0 : Math.max(0, Math.min(pane.height - 80, overlap));
-  }
-
-  #glide(target: Camera): void {
-    for (const { pane } of this.#sides) pane.glideTo(target);
-  }
-
   #changed(state: State, before: State): void {
     const { scene } = state;
     if (scene === null) return;
@@ -172,9 +114,9 @@ export class GraphView {
     }
     if (viewChanged || selectionChanged || state.currentModule !== before.currentModule) this.#mirrorSoon();
     const [first] = state.selected;
-    if (selectionChanged && first !== undefined && state.width === "narrow") this.#centre(first, false);
+    if (selectionChanged && first !== undefined && state.width === "narrow") this.#framing.centre(first);
     const steps = state.step !== before.step && (state.teaching || state.playing || (state.view === "split" && before.view === "split"));
-    if ((steps || (state.teaching && !before.teaching)) && !sceneChanged) this.#frameStep(state);
+    if ((steps || (state.teaching && !before.teaching)) && !sceneChanged) this.#framing.step(state);
   }
 
   #showAll(state: State, before: State): void {
@@ -193,7 +135,7 @@ export class GraphView {
       title.textContent = steps.length > 1 ? (i === 0 ? (shownStep.to === 0 ? "Before" : `Before, step ${shownStep.to}`) : shownStep.to === scene.lastStep ? "After" : `After, step ${shownStep.to}`) : "";
     });
     if (newLayout && old !== null) this.#animateLayout(old, scene);
-    if (!this.#framed) this.#frameFirst();
+    this.#framed ||= this.#framing.first();
   }
 
   #animateLayout(old: Scene, scene: Scene): void {
@@ -211,39 +153,6 @@ export class GraphView {
         for (const pane of panes) pane.setMoving(null);
       },
     );
-  }
-
-  /** The first look: as wide as fits at a readable size, from the top. */
-  #frameFirst(): void {
-    const pane = this.#sides[0]?.pane;
-    const world = pane?.world();
-    if (pane === undefined || world == null || pane.width === 0) return;
-    this.#framed = true;
-    const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 12, 0.82);
-    // Of a graph that is wider than the pane, what it begins with is in the middle.
-    const top = pane.shown === null ? null : topmost(pane.shown);
-    if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.width) camera.x = top - (pane.width - 40) / 2 / camera.zoom;
-    for (const side of this.#sides) {
-      side.pane.camera.copyFrom(camera);
-      side.pane.moved();
-    }
-    this.#moved(pane);
-  }
-
-  /** While stepping, what the step took and made comes into view. */
-  #frameStep(state: State): void {
-    const { scene } = state;
-    const pane = this.#sides[0]?.pane;
-    if (scene === null || pane === undefined || state.step === 0) return;
-    const ids = [...scene.stepTaken(state.step), ...scene.stepMade(state.step)].map((row) => scene.nodes.id(row));
-    const box = boxOf(scene, ids, state);
-    if (box === null) return;
-    if (state.teaching) {
-      this.#glide(Camera.fitting(box, pane.width, pane.height, 44, 1.3));
-      return;
-    }
-    const first = ids.find((id) => boxOf(scene, [id], state) !== null);
-    if (first !== undefined) this.#centre(first, false);
   }
 
   /** One pane, or two for Split. */
@@ -280,7 +189,7 @@ export class GraphView {
       this.#mirrorSoon();
     };
     pane.onSized = (firstTime) => {
-      if (firstTime && !this.#framed && pane.shown !== null) this.#frameFirst();
+      if (firstTime && pane.shown !== null) this.#framed ||= this.#framing.first();
       // The first pane leads: a resize moves its camera, and the other follows.
       if (this.#framed && this.#sides[0] !== undefined) this.#moved(this.#sides[0].pane);
     };
