@@ -76,8 +76,35 @@ def test_a_reordered_sum_is_close_and_as_exact_as_the_original():
         (lambda s, x, r: x, lambda s, x, r: 2 * x),
         (lambda s, x, r: (x * r).argmax(-1), lambda s, x, r: (x * r).argmax(-1) + 1),
         (lambda s, x, r: torch.cat([x, r]), lambda s, x, r: torch.cat([r, x])),
+        (lambda s, x, r: torch.addmm(x, x, r, beta=0.5, alpha=2), lambda s, x, r: torch.addmm(x, x, r)),
+        (lambda s, x, r: F.pad(x, (1, 1), value=0.5), lambda s, x, r: F.pad(x, (1, 1))),
+        (lambda s, x, r: x.softmax(0), lambda s, x, r: x.softmax(1)),
+        (lambda s, x, r: F.leaky_relu(x, 0.2), lambda s, x, r: F.leaky_relu(x)),
+        (lambda s, x, r: x.clamp(-0.5, 0.5).clamp(0.6, 0.8), lambda s, x, r: x.clamp(0.6, 0.5)),
+        (lambda s, x, r: x + r.mean(0, keepdim=True), lambda s, x, r: x + r.mean(1, keepdim=True)),
+        (lambda s, x, r: F.layer_norm(x, (4,), eps=0.1), lambda s, x, r: F.layer_norm(x, (4,))),
+        (lambda s, x, r: F.gelu(x), lambda s, x, r: F.gelu(x, approximate="tanh")),
+        (lambda s, x, r: x[:, 1:], lambda s, x, r: x[:, :-1]),
+        (lambda s, x, r: (x > 0) & (r > 0), lambda s, x, r: (x > 0) | (r > 0)),
     ],
-    ids=["alpha", "operands", "bound", "factor", "integers", "order"],
+    ids=[
+        "alpha",
+        "operands",
+        "bound",
+        "factor",
+        "integers",
+        "order",
+        "beta",
+        "pad value",
+        "axis",
+        "slope",
+        "disjoint clamps",
+        "broadcast axis",
+        "eps",
+        "approximation",
+        "slice",
+        "booleans",
+    ],
 )
 def test_a_wrong_rewrite_is_different(right, wrong):
     x, r = _x(4, 4), _x(4, 4, seed=1)
@@ -357,3 +384,14 @@ def test_progress_counts_runs():
     parity(before, after, progress=lambda done, total: seen.append((done, total)))
     assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
     assert seen[-1][0] <= seen[-1][1]
+
+
+def test_running_out_of_memory_names_the_node_and_the_way_out():
+    before = _program(lambda s, x: x + torch.zeros(1), _x(4))
+    after = _program(lambda s, x: x + torch.zeros(1), _x(4))
+    zeros = next(n for n in after.graph.nodes if "zeros" in n.name)
+    zeros.args = ([1 << 50],)
+    report = parity(before, after)
+    assert report.verdict == "incomparable"
+    assert f"out of memory at node {zeros.name}" in report.sentence
+    assert "smaller inputs" in report.sentence

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
-from torch.fx.node import map_arg
+from torch.fx.node import map_aggregate, map_arg
 from torch.utils import _pytree as pytree
 
 from lowerscope.errors import MeasureError
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 Hook = Callable[[str, torch.fx.Node, Any], None]
 """Called with (node id, node, value) right after a node of a sub-graph has run."""
+
+
+# How torch's allocators, on the CPU of each platform and on accelerators, say it.
+_OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
 class Cancelled(MeasureError):
@@ -204,8 +208,13 @@ class Interpreter:
         return value
 
     def _call(self, node: torch.fx.Node, environment: dict[torch.fx.Node, Any], path: str) -> Any:
-        args = pytree.tree_map(self._argument, map_arg(node.args, environment.__getitem__))
-        kwargs = pytree.tree_map(self._argument, map_arg(dict(node.kwargs), environment.__getitem__))
+        def argument(value: Any) -> Any:
+            if isinstance(value, torch.fx.Node):
+                return environment[value]
+            return self._size(value) if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) else value
+
+        args: Any = map_aggregate(node.args, argument)
+        kwargs: Any = map_aggregate(dict(node.kwargs), argument)
         try:
             # Around each call, not around the walk: a suspended walk must leave its caller's mode alone.
             with torch.no_grad():
@@ -220,7 +229,7 @@ class Interpreter:
         except MemoryError as error:
             raise _out_of_memory(path + node.name, node) from error
         except Exception as error:
-            if "not enough memory" in str(error) or "out of memory" in str(error):
+            if any(phrase in str(error) for phrase in _OUT_OF_MEMORY):
                 raise _out_of_memory(path + node.name, node) from error
             cause = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
             raise MeasureError(f"{node_op_name(node)} at node {path + node.name} raises: {cause}") from error
@@ -228,10 +237,8 @@ class Interpreter:
             self._run.nonfinite = (path + node.name, node_op_name(node))
         return value
 
-    def _argument(self, value: Any) -> Any:
+    def _size(self, value: Any) -> Any:
         """A size that a graph carries as an expression of the inputs' sizes, instead of as a node."""
-        if not isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-            return value
         result = resolve(value, self._sizes)
         if result is None:
             raise MeasureError(f"the size {value} does not follow from the inputs' sizes: export the program again")
@@ -264,6 +271,9 @@ def _last_uses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]
 
 def _written(module: torch.fx.GraphModule) -> set[torch.fx.Node]:
     """Placeholders that an in-place operator may write to, directly, through a view, or inside a sub-graph."""
+    graphs = (sub.graph for sub in module.modules() if isinstance(sub, torch.fx.GraphModule))
+    if not any(_written_by(node) for graph in graphs for node in graph.nodes):
+        return set()
     sources: dict[torch.fx.Node, set[torch.fx.Node]] = {}
     written: set[torch.fx.Node] = set()
     for node in module.graph.nodes:
