@@ -66,7 +66,8 @@ export function Mathematics(): JSX.Element | null {
   const shown = useShown();
   const pattern = usePick((state) => (state.scene && state.step > 0 ? (state.scene.patterns[state.scene.steps.pattern[state.step - 1] ?? -1] ?? null) : null));
   if (!shown || pattern === null || pattern.mathematics === "") return null;
-  const sides = brief(pattern.mathematics).split(/\s*(?:->|→|⇒|=>)\s*/);
+  const [formula, rest] = statement(brief(pattern.mathematics, 600));
+  const sides = formula.split(/\s*(?:->|→|⇒|=>)\s*/);
   return (
     <div class="ls-math" data-ls="mathematics">
       <div class="ls-eq">
@@ -77,8 +78,15 @@ export function Mathematics(): JSX.Element | null {
           </>
         ))}
       </div>
+      {rest !== "" && <div class="ls-11 ls-2">{rest}</div>}
     </div>
   );
+}
+
+/** The formula, and what is said of its letters after it. */
+function statement(mathematics: string): [string, string] {
+  const end = /,? where |[.;] /.exec(mathematics);
+  return end === null ? [mathematics, ""] : [mathematics.slice(0, end.index), mathematics.slice(end.index).replace(/^[,.; ]+/, "")];
 }
 
 function Formula({ text }: { text: string }): JSX.Element {

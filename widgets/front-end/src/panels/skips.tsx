@@ -7,6 +7,7 @@ import type { SkipChip } from "../protocol";
 import type { Scene } from "../scene";
 import { Heading, Name } from "./bits";
 import { Icon } from "./icons";
+import { NodeLink } from "./node_link";
 import { brief, count } from "./text";
 import { useAway, usePick, useStore } from "./use";
 
@@ -53,6 +54,7 @@ export function Skips(): JSX.Element {
 }
 
 function Chip({ chip, onRemove }: { chip: SkipChip; onRemove: () => void }): JSX.Element {
+  const known = usePick((state) => chip.kind === "node" && (state.scene?.nodeRow(chip.value) ?? -1) >= 0);
   const title = [chip.hint, chip.active ? "" : "inactive: it finds nothing here"].filter(Boolean).join("; ");
   return (
     <span
@@ -65,7 +67,7 @@ function Chip({ chip, onRemove }: { chip: SkipChip; onRemove: () => void }): JSX
       data-active={chip.active}
     >
       <span class="ls-2">{chip.kind}</span>
-      <Name text={chip.value} />
+      {known ? <NodeLink node={chip.value} /> : <Name text={chip.value} />}
       {chip.pattern !== null && chip.kind !== "pattern" && <span class="ls-2 ls-cut">of {brief(chip.pattern, 60)}</span>}
       {!chip.active && <span class="ls-2">inactive</span>}
       <Remove what={`${chip.kind} ${chip.value}`} onRemove={onRemove} />

@@ -189,6 +189,7 @@ function Actions({ of, node }: { of: Explanation; node: string }): JSX.Element |
   const scene = usePick((state) => state.scene);
   const step = useMemo(() => stepOf(scene, of), [scene, of]);
   const similar = useMemo(() => similarTo(scene, of), [scene, of]);
+  const next = similar[(similar.indexOf(node) + 1) % similar.length];
   const links: { name: string; text: string; run: () => void }[] = [];
   if (step > 0) links.push({ name: "show-step", text: `Show step ${step}`, run: () => store.setStep(step) });
   if (of.verdict === "applied" && of.anchor !== null) {
@@ -205,7 +206,7 @@ function Actions({ of, node }: { of: Explanation; node: string }): JSX.Element |
     const anchor = of.anchor;
     links.push({ name: "anchor", text: brief(`Go to the anchor ${anchor}`, 60), run: () => void store.travel(anchor) });
   }
-  if (similar > 1) links.push({ name: "similar", text: `${similar} stop here`, run: () => store.nextNearMiss(1) });
+  if (similar.length > 1 && next !== undefined) links.push({ name: "similar", text: `Next of ${similar.length} that stop here`, run: () => void store.travel(next) });
   if (links.length === 0) return null;
   return (
     <div class="ls-actions">
@@ -229,9 +230,9 @@ function stepOf(scene: Scene | null, of: Explanation): number {
   return 0;
 }
 
-/** How many anchors of this pattern stop at the same condition. */
-function similarTo(scene: Scene | null, of: Explanation): number {
+/** The anchors of this pattern that stop at the same condition. */
+function similarTo(scene: Scene | null, of: Explanation): readonly string[] {
   const failed = of.conditions.find((condition) => condition.status === "failed");
   const group = scene?.header.reasons.find((reason) => reason.pattern === of.pattern && reason.condition === failed?.name);
-  return group?.count ?? 0;
+  return group?.anchors ?? [];
 }
