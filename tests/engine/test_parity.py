@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from lowerscope.errors import MeasureError
+from lowerscope.lowering import lower
 from lowerscope.measure.interpreter import Cancelled
 from lowerscope.measure.lively import default_statistics, lively
 from lowerscope.measure.parity import parity
@@ -395,3 +396,12 @@ def test_running_out_of_memory_names_the_node_and_the_way_out():
     assert report.verdict == "incomparable"
     assert f"out of memory at node {zeros.name}" in report.sentence
     assert "smaller inputs" in report.sentence
+
+
+def test_a_right_fold_agrees_on_lively_statistics():
+    module = nn.Sequential(nn.Conv2d(4, 6, 3), nn.BatchNorm2d(6), nn.ReLU()).eval()
+    lowering = lower(capture(module, (_x(1, 4, 8, 8),)), "xnnpack")
+    assert "fold_batch_norm" in {step.pattern for step in lowering.steps}
+    report = parity(lowering.before, lowering.program, relower=lambda program: lower(program, "xnnpack").program)
+    assert report.verdict == "close"
+    assert any("measured with lively ones" in note for note in report.notes)
