@@ -9,7 +9,7 @@ import { Button, Heading, Name } from "./bits";
 import { Provenance } from "./inspector";
 import { NodeLinks } from "./node_link";
 import { brief, count, plural, signed } from "./text";
-import { usePick, useStore } from "./use";
+import { hovering, usePick, useStore } from "./use";
 
 /** Modules deeper than this are counted with the one at this depth: body.12, not each of its layers. */
 const DEPTH = 2;
@@ -105,8 +105,7 @@ function ModuleRow({ scene, of, scale, on }: { scene: Scene; of: ModuleChange; s
       data-module={path}
       data-removed={of.removed}
       data-added={of.added}
-      onMouseEnter={() => store.hover({ module: of.row, from: "panel" })}
-      onMouseLeave={() => store.hover({})}
+      {...hovering(store, { module: of.row })}
       onClick={() => void store.travel(scene.nodes.id(of.first))}
     >
       <Name text={path === "" ? "the program itself" : path} />

@@ -13,8 +13,9 @@ import { Reasons } from "./reasons";
 import { type Sheet, useSide } from "./side";
 import { Skips } from "./skips";
 import { Steps } from "./steps";
+import { Tabs } from "./tabs";
 import { brief } from "./text";
-import { usePatterns, usePick, useStore } from "./use";
+import { hovering, usePatterns, usePick, useStore } from "./use";
 import { WhyFocus } from "./why_focus";
 import { WhyNotPanel } from "./why_not";
 
@@ -61,8 +62,7 @@ function Rail(): JSX.Element {
           title={brief(`${row.name}: ${row.summary}`)}
           data-ls="rail-pattern"
           data-pattern={row.name}
-          onMouseEnter={() => store.hover({ pattern: row.name, from: "panel" })}
-          onMouseLeave={() => store.hover({})}
+          {...hovering(store, { pattern: row.name })}
           onClick={() => store.focusPattern(row.name === focusedPattern ? null : row.name)}
         >
           <Badge pattern={row} hollow={row.name !== focusedPattern} />
@@ -103,31 +103,15 @@ export function RightColumn(): JSX.Element {
     );
   }
   const { sheet } = side.state;
-  const key = (event: KeyboardEvent) => {
-    const at = SHEETS.findIndex(({ name }) => name === sheet) + ({ ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 99);
-    const next = SHEETS[at];
-    if (next === undefined) return;
-    side.show(next.name);
-    (event.currentTarget as HTMLElement).querySelector<HTMLElement>(`[data-sheet="${next.name}"]`)?.focus();
-    event.preventDefault();
-    event.stopPropagation();
-  };
   return (
     <div class="ls-column">
-      <div class="ls-sheets" role="tablist" aria-label="About" onKeyDown={key}>
-        {SHEETS.map(({ name, title }) => (
-          <button type="button" role="tab" key={name} aria-selected={sheet === name} tabIndex={sheet === name ? 0 : -1} data-text={title} data-ls="sheet" data-sheet={name} onClick={() => side.show(name)}>
-            {title}
-          </button>
-        ))}
+      <Tabs label="About" tabs={SHEETS} current={sheet} choose={(name) => side.show(name)} ls="sheet" data="sheet">
         {width === "narrow" && (
-          <span class="ls-sheets-end">
-            <button type="button" class="ls-tool" aria-label="Close the sheet" data-ls="sheet-close" onClick={() => store.setSheetOpen(false)}>
-              <Icon name="down" />
-            </button>
-          </span>
+          <button type="button" class="ls-tool" aria-label="Close the sheet" data-ls="sheet-close" onClick={() => store.setSheetOpen(false)}>
+            <Icon name="down" />
+          </button>
         )}
-      </div>
+      </Tabs>
       {sheet === "steps" ? (
         <Boundary panel="steps" key="steps">
           <Steps />
@@ -163,24 +147,16 @@ function NodeSheet(): JSX.Element {
   );
 }
 
-const TABS: { tab: Tab; title: string }[] = [
-  { tab: "graph", title: "Graph" },
-  { tab: "patterns", title: "Patterns" },
-  { tab: "why", title: "Why" },
-  { tab: "numbers", title: "Numbers" },
+const REGIONS: { name: Tab; title: string }[] = [
+  { name: "graph", title: "Graph" },
+  { name: "patterns", title: "Patterns" },
+  { name: "why", title: "Why" },
+  { name: "numbers", title: "Numbers" },
 ];
 
 /** Under 600 px one region shows at a time. */
 export function NarrowTabs(): JSX.Element {
   const store = useStore();
   const tab = usePick((state) => state.tab);
-  return (
-    <div class="ls-sheets" role="tablist" aria-label="Regions">
-      {TABS.map((one) => (
-        <button type="button" role="tab" key={one.tab} aria-selected={tab === one.tab} data-text={one.title} data-ls="tab" data-tab={one.tab} onClick={() => store.setTab(one.tab)}>
-          {one.title}
-        </button>
-      ))}
-    </div>
-  );
+  return <Tabs label="Regions" tabs={REGIONS} current={tab} choose={(name) => store.setTab(name)} ls="tab" data="tab" />;
 }

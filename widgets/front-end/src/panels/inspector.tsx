@@ -20,7 +20,7 @@ export function Inspector(): JSX.Element {
   const node = usePick((state) => state.selected[0] ?? null);
   const inspection = usePick((state) => state.inspection);
   return (
-    <div data-ls="inspector" data-node={node ?? ""}>
+    <div class="ls-inspector" data-ls="inspector" data-node={node ?? ""}>
       <RegionError region="inspector" />
       {node === null ? <Nothing /> : <Head node={node} inspection={inspection?.node === node ? inspection : null} />}
       {inspection !== null && inspection.node === node && <Facts of={inspection} />}

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 
 import { Name } from "./bits";
 import { brief, plural } from "./text";
-import { useStore } from "./use";
+import { hovering, useStore } from "./use";
 
 export function NodeLink({ node, label }: { node: string; label?: string }): JSX.Element {
   const store = useStore();
@@ -16,8 +16,7 @@ export function NodeLink({ node, label }: { node: string; label?: string }): JSX
       aria-label={brief(label ?? node)}
       data-ls="node-link"
       data-node={node}
-      onMouseEnter={() => store.hover({ node, from: "panel" })}
-      onMouseLeave={leave}
+      {...hovering(store, { node })}
       onFocus={() => store.hover({ node, from: "panel" })}
       onBlur={leave}
       onClick={() => void store.travel(node)}

@@ -11,7 +11,7 @@ import { Icon, kindIcon } from "./icons";
 import { RegionError } from "./region_error";
 import { type Item, useSide } from "./side";
 import { brief } from "./text";
-import { useAway, usePatterns, usePick, useStore } from "./use";
+import { hovering, useAway, usePatterns, usePick, useStore } from "./use";
 import { useDrag } from "./drag";
 import { Walk } from "./walk_bar";
 
@@ -148,8 +148,7 @@ function Pattern({ row, stop, onStop, drag }: RowProps): JSX.Element {
           event.stopPropagation();
           openMenu();
         }}
-        onMouseEnter={() => store.hover({ pattern: row.name, from: "panel" })}
-        onMouseLeave={() => store.hover({})}
+        {...hovering(store, { pattern: row.name })}
         onPointerDown={(event) => !away && drag.start(event, row.name)}
       >
         <span

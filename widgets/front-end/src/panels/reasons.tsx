@@ -6,7 +6,7 @@ import { useMemo } from "preact/hooks";
 import type { ReasonGroup } from "../protocol";
 import { Badge, Heading } from "./bits";
 import { brief, count } from "./text";
-import { usePatterns, usePick, useStore } from "./use";
+import { hovering, usePatterns, usePick, useStore } from "./use";
 
 const NO_REASONS: readonly ReasonGroup[] = [];
 
@@ -46,8 +46,7 @@ function Group({ of }: { of: ReasonGroup }): JSX.Element {
       data-pattern={of.pattern}
       data-condition={of.condition}
       data-count={of.count}
-      onMouseEnter={() => store.hover({ pattern: of.pattern, from: "panel" })}
-      onMouseLeave={() => store.hover({})}
+      {...hovering(store, { pattern: of.pattern })}
       onClick={next}
     >
       {row ? <Badge pattern={row} hollow /> : <span />}

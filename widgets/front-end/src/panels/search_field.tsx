@@ -8,7 +8,7 @@ import type { SearchHit } from "../search";
 import { Icon } from "./icons";
 import { useSide } from "./side";
 import { brief, plural } from "./text";
-import { usePick, useStore } from "./use";
+import { hovering, usePick, useStore } from "./use";
 
 /** As many hits are listed; Enter walks through all of them. */
 const LISTED = 100;
@@ -100,8 +100,7 @@ function Hit({ hit, scene, index, chosen }: { hit: SearchHit; scene: Scene; inde
       data-ls="search-hit"
       data-node={hit.id}
       data-index={index}
-      onMouseEnter={() => store.hover({ node: hit.id, from: "panel" })}
-      onMouseLeave={() => store.hover({})}
+      {...hovering(store, { node: hit.id })}
       onClick={() => store.goToResult(index)}
     >
       <span class={`ls-swatch ls-k-${scene.category(hit.node)}`} />

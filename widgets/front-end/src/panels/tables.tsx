@@ -8,6 +8,7 @@ import type { Measured } from "../state";
 import { Badge, Button, Link, Name, Pill, Progress } from "./bits";
 import { NodeLink } from "./node_link";
 import { type ColumnOf, Table } from "./table";
+import { Tabs } from "./tabs";
 import { brief, count, milliseconds, plural, signed } from "./text";
 import { usePatterns, usePick, useStore } from "./use";
 
@@ -23,27 +24,11 @@ type SheetName = (typeof SHEETS)[number]["name"];
 export function Tables(): JSX.Element {
   const store = useStore();
   const [sheet, setSheet] = useState<SheetName>("operators");
-  const key = (event: KeyboardEvent) => {
-    const at = SHEETS.findIndex(({ name }) => name === sheet);
-    const next = SHEETS[at + ({ ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? 99)];
-    if (next === undefined) return;
-    setSheet(next.name);
-    (event.currentTarget as HTMLElement).querySelector<HTMLElement>(`[data-sheet="${next.name}"]`)?.focus();
-    event.preventDefault();
-    event.stopPropagation();
-  };
   return (
     <section class="ls-tables" aria-label="Tables of numbers" data-ls="metrics-tables">
-      <div class="ls-sheets" role="tablist" aria-label="Numbers" onKeyDown={key}>
-        {SHEETS.map(({ name, title }) => (
-          <button type="button" role="tab" key={name} aria-selected={sheet === name} tabIndex={sheet === name ? 0 : -1} data-ls="metrics-tab" data-sheet={name} onClick={() => setSheet(name)}>
-            {title}
-          </button>
-        ))}
-        <span class="ls-sheets-end">
-          <Button label="Close the tables (M)" icon="cross" bare data-ls="metrics-close" onClick={() => store.setMetricsOpen(false)} />
-        </span>
-      </div>
+      <Tabs label="Numbers" tabs={SHEETS} current={sheet} choose={setSheet} ls="metrics-tab" data="sheet">
+        <Button label="Close the tables (M)" icon="cross" bare data-ls="metrics-close" onClick={() => store.setMetricsOpen(false)} />
+      </Tabs>
       {sheet === "operators" && <Operators />}
       {sheet === "parity" && <ParityTable />}
       {sheet === "by_step" && <ByStep />}

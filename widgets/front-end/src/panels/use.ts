@@ -4,7 +4,7 @@ import { createContext } from "preact";
 import { useContext, useLayoutEffect, useReducer, useRef } from "preact/hooks";
 
 import type { PatternRow } from "../protocol";
-import type { State } from "../state";
+import type { Hover, State } from "../state";
 import type { Store } from "../store";
 
 export const StoreContext = createContext<Store | null>(null);
@@ -44,3 +44,8 @@ export function usePatterns(): readonly PatternRow[] {
 }
 
 const NONE: readonly PatternRow[] = [];
+
+/** What a panel's element does while the pointer is on it: the graph shows what it speaks of. */
+export function hovering(store: Store, what: Partial<Hover>): { onMouseEnter: () => void; onMouseLeave: () => void } {
+  return { onMouseEnter: () => store.hover({ ...what, from: "panel" }), onMouseLeave: () => store.hover({}) };
+}

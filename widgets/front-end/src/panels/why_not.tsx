@@ -12,7 +12,7 @@ import { RegionError } from "./region_error";
 import { Suggestions } from "./suggestions";
 import { Ticks } from "./condition";
 import { brief, plural } from "./text";
-import { usePatterns, usePick, useStore } from "./use";
+import { hovering, usePatterns, usePick, useStore } from "./use";
 
 export function WhyNotPanel(): JSX.Element | null {
   const store = useStore();
@@ -97,8 +97,7 @@ function Rung({ of, node, open }: { of: Explanation; node: string; open: boolean
         data-verdict={of.verdict}
         data-passed={of.passed}
         data-total={of.total}
-        onMouseEnter={() => store.hover({ pattern: of.pattern, from: "panel" })}
-        onMouseLeave={() => store.hover({})}
+        {...hovering(store, { pattern: of.pattern })}
         onClick={() => store.setWhyPattern(open ? null : of.pattern)}
       >
         <Badge pattern={row} hollow={!takes && !open} />
