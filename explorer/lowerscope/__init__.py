@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from lowerscope.check import Check, Condition, Either, Optional
+from lowerscope.comparing import compare
 from lowerscope.errors import LowerscopeError
 from lowerscope.loading import load
 from lowerscope.lowering import Lowering, lower
@@ -46,6 +47,7 @@ __all__ = [
     "Target",
     "add_target",
     "capture",
+    "compare",
     "explore",
     "load",
     "lower",

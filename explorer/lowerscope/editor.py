@@ -290,10 +290,14 @@ class Editor:
 
     def refresh(self, node: Node) -> None:
         """Compute a node's fake value again, after its arguments have changed."""
+        self.set_value(node, self._fake.run(node.target, node.args, node.kwargs))
+
+    def set_value(self, node: Node, value: Any) -> None:
+        """Give a node another fake value."""
         id = self.id_of(node)
         self._journal.append(("val", id, node.meta.get("val"), self.ledger.records[id]))
-        node.meta["val"] = self._fake.run(node.target, node.args, node.kwargs)
-        self.ledger.records[id] = replace(self.ledger.records[id], val=node.meta["val"])
+        node.meta["val"] = value
+        self.ledger.records[id] = replace(self.ledger.records[id], val=value)
 
     def finish(self, result: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Close the step: the replacement takes over, what is dead goes, provenance is written.
@@ -343,7 +347,7 @@ class Editor:
             node = self.nodes.pop(id)
             _forget_name(node)
             node.graph.erase_node(node)
-            del records[id]
+            records.pop(id, None)  # none yet, when the op itself refused its arguments
         elif kind == "erase":
             _, record, following, meta = change
             self._recreate(record, following, meta)

@@ -150,6 +150,18 @@ class Lowerer:
                 self._snapshot,
             )
 
+    def editor_before(self, pattern: str) -> Editor:
+        """The editor, taken back to the graph that a pattern's stage met. UnknownNameError: there is no such stage."""
+        with self.lock:
+            names = [s.info.pattern for s in self._stages]
+            if pattern not in names:
+                raise unknown("stage", pattern, names)
+            place = names.index(pattern)
+            self.editor.undo_to(self._stages[place].result.entry)
+            del self._stages[place:]
+            self.editor.skipped = lambda id, node: None
+            return self.editor
+
     def _collect(self) -> tuple[dict[tuple[str, str], Verdict], list[Step]]:
         verdicts: dict[tuple[str, str], Verdict] = {}
         steps: list[Step] = []

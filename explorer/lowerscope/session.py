@@ -13,6 +13,7 @@ import pandas as pd
 from torch.fx import Node
 
 from lowerscope import tables, why
+from lowerscope.conflicts import conflicts_frame
 from lowerscope.errors import LowerscopeError, RecipeError, unknown
 from lowerscope.explain import Explanation
 from lowerscope.explanations import Explanations
@@ -25,6 +26,7 @@ from lowerscope.program import Program, as_program
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.target import pipeline, target_of
 from lowerscope.verdict import Outcome
+from lowerscope.what_if import Suggestion, what_if
 
 if TYPE_CHECKING:
     import networkx
@@ -222,6 +224,18 @@ class Session:
             return Explanations(why.why_not_all(self.lowering, _name(node)))
         self._known([pattern])
         return why.why_not(self.lowering, pattern, _name(node))
+
+    def what_if(self, pattern: str, node: str | Node) -> list[Suggestion]:
+        """The smallest changes under which `pattern` would match at `node`, each verified by running it on a copy.
+
+        UnknownNameError: no such pattern or node.
+        """
+        self._known([pattern])
+        return what_if(self.lowering, pattern, _name(node))
+
+    def conflicts(self) -> pd.DataFrame:
+        """Matches that claim the same nodes: who won and why, what flips it, operators and parity either way."""
+        return conflicts_frame(self.lowering)
 
     def op_counts(self) -> pd.DataFrame:
         """Operators by kind: before, after, delta; the last row is "total"."""

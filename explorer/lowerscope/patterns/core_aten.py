@@ -31,7 +31,7 @@ class CoreAten(Pattern):
         Condition("not_kept", "neither target nor recipe keeps the op whole"),
         Condition("has_decomposition", "torch's table has a decomposition into core ATen for these arguments"),
     )
-    nothing_to_fuse = ("has_decomposition",)
+    nothing_to_fuse = ("not_kept", "has_decomposition")
     repeats = True
     honours_plain_skips = False
 

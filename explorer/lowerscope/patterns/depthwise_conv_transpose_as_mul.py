@@ -22,7 +22,6 @@ class DepthwiseConvTransposeAsMul(Pattern):
     conditions = (
         Condition("transposed", "the convolution is transposed"),
         Condition("one_dimensional", "it is 1-D"),
-        Condition("batched", "its input has a batch axis"),
         Condition("depthwise", "it is depthwise: groups = input = output channels"),
         Condition("dilation_1", "its dilation is 1"),
         Condition("no_padding", "it has no padding"),
@@ -32,13 +31,12 @@ class DepthwiseConvTransposeAsMul(Pattern):
         Condition("constant_weight", "its weight is a constant"),
         Condition("constant_bias", "its bias is a constant or absent"),
     )
-    nothing_to_fuse = ("transposed",)
+    nothing_to_fuse = ("transposed", "one_dimensional")
 
     def match(self, anchor: Node, check: Check) -> Match | None:
         spec = ConvSpec.of(anchor)
         check.eq("transposed", spec.transposed, True, at=anchor)
         check.eq("one_dimensional", spec.dims, 1, at=anchor)
-        check.that("batched", spec.batched, at=spec.input, expected="3 axes", actual=spec.input_shape)
         check.that(
             "depthwise", spec.groups == spec.in_channels == spec.out_channels, at=anchor, expected=f"{spec.in_channels} groups",
             actual=f"{spec.groups} groups, {spec.in_channels} to {spec.out_channels} channels",

@@ -1,0 +1,194 @@
+"""What if: the smallest changes under which a pattern would match, each one verified by running it on a copy.
+
+A change of the recipe (another pattern off, a skip lifted, another device) is lowered by; a change of the program (one
+reader fewer, alpha = 1, nothing in between) is made on the graph that the pattern met. What does not match when it is
+tried is not proposed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lowerscope import edits
+from lowerscope.explain import Explanation
+from lowerscope.lowering import Lowerer, Lowering
+from lowerscope.measure.parity import parity
+from lowerscope.pattern import REGISTRY
+from lowerscope.program import Program
+from lowerscope.recipe import Recipe, Skip
+from lowerscope.snapshot import take_snapshot
+from lowerscope.stage import Stage
+from lowerscope.target import target_of
+from lowerscope.verdict import Outcome, Verdict
+from lowerscope.why import why_not
+
+_WOULD = (Outcome.APPLIED, Outcome.DISABLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A change under which the pattern matches: it was tried.
+
+    says: the change in words. same: whether the numbers stay (None: not measured, and why in `parity`). parity: in
+    words. recipe: the recipe to apply, when the change is one of the recipe.
+    """
+
+    says: str
+    same: bool | None
+    parity: str
+    recipe: Recipe | None = None
+
+    def __str__(self) -> str:
+        numbers = {True: "same numbers", False: "other numbers", None: "numbers not measured"}[self.same]
+        return (
+            f"would match if {self.says} ({numbers}: {self.parity})"
+            if self.parity
+            else f"would match if {self.says} ({numbers})"
+        )
+
+
+def what_if(lowering: Lowering, pattern: str, node: str, polled: Callable[[], None] = lambda: None) -> list[Suggestion]:
+    """The verified changes under which `pattern` would match at `node`, those that keep the numbers first.
+
+    `polled` is called between trials; what it raises ends the search. UnknownNameError: no such pattern or node.
+    """
+    explanation = why_not(lowering, pattern, node)
+    if explanation.verdict == "applied" or explanation.anchor is None:
+        return []
+    verdict = lowering.verdicts.get((pattern, explanation.anchor))
+    if verdict is None:
+        return []
+    found: list[Suggestion] = []
+    for suggestion in _tried(lowering, explanation, verdict, polled):
+        if all(s.says != suggestion.says for s in found):
+            found.append(suggestion)
+    order = {True: 0, None: 1, False: 2}
+    return sorted(found, key=lambda s: (order[s.same], s.recipe is None))
+
+
+def _tried(
+    lowering: Lowering, explanation: Explanation, verdict: Verdict, polled: Callable[[], None]
+) -> Iterator[Suggestion]:
+    lowerer = Lowerer(lowering.source)
+    for says, recipe in _recipes(lowering, verdict):
+        polled()
+        suggestion = _try_recipe(lowerer, lowering, verdict, says, recipe)
+        if suggestion is not None:
+            yield suggestion
+    if verdict.outcome in (Outcome.NEAR_MISS, Outcome.NOTHING_TO_FUSE):
+        lowerer.lower(lowering.recipe)
+        for says, edit in list(edits.for_failure(verdict, lowerer.editor_before(verdict.pattern))):
+            polled()
+            suggestion = _try_edit(lowerer, lowering, verdict, says, edit)
+            if suggestion is not None:
+                yield suggestion
+
+
+# ---------------------------------------------------------------- changes of the recipe
+def _recipes(lowering: Lowering, verdict: Verdict) -> Iterator[tuple[str, Recipe]]:
+    recipe, name = lowering.recipe, verdict.pattern
+    if verdict.outcome is Outcome.DISABLED:
+        yield f"{name} is on", recipe.enable(name)
+    for skip in recipe.skips:
+        if skip.pattern in (None, name):
+            yield f"the skip of {skip} is lifted", recipe.unskip(skip)
+    if verdict.by is not None:
+        winner, anchor = verdict.by
+        if winner != "core_aten":
+            won = lowering.verdicts.get(verdict.by)
+            if won is not None and won.origins:
+                yield f"{winner} leaves its match at {anchor} alone", recipe.skip(Skip(winner, match=won.origins))
+            yield f"{winner} is off", recipe.disable(winner)
+            if winner != name:
+                yield f"{name} runs before {winner}", recipe.insert(name, before=winner)
+        else:
+            for op in _ops(lowering, verdict):
+                yield f"core_aten keeps {op}", replace(recipe, keep=recipe.keep | {op})
+    failure = verdict.record.failure()
+    if failure is not None:
+        for says, fields in _profiles(lowering, failure.actual):
+            yield says, recipe.with_profile(**fields)
+
+
+def _ops(lowering: Lowering, verdict: Verdict) -> list[str]:
+    from lowerscope.measure.counts import op_name
+
+    records = lowering.ledger.records
+    names = (
+        op_name(records[id].target) for id in (verdict.anchor, *verdict.nodes) if records[id].op == "call_function"
+    )
+    return list(dict.fromkeys(names))
+
+
+def _profiles(lowering: Lowering, actual: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Other devices: every choice of a field that has choices, in pairs too, and limits as large as what was found."""
+    target = target_of(lowering.recipe.target)
+    device = target.device(lowering.recipe)
+    needed = [n for n in (actual if isinstance(actual, (list, tuple)) else (actual,)) if isinstance(n, int) and n > 0]
+    singles: list[dict[str, Any]] = []
+    for field in target.profile:
+        now = device[field.name]
+        if field.choices:
+            singles += [{field.name: c} for c in field.choices if c != now]
+        elif isinstance(now, bool):
+            singles.append({field.name: not now})
+        elif needed and max(needed) > now:
+            singles.append({field.name: max(needed)})
+    pairs = [{**a, **b} for i, a in enumerate(singles) for b in singles[i + 1 :] if not set(a) & set(b)]
+    for fields in [*singles, *pairs][:_MOST_DEVICES]:
+        yield "the device has " + ", ".join(f"{k} = {v}" for k, v in fields.items()), fields
+
+
+_MOST_DEVICES = 40
+
+
+def _try_recipe(lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str, recipe: Recipe) -> Suggestion | None:
+    from lowerscope.errors import LowerscopeError
+
+    try:
+        tried = lowerer.lower(recipe)
+    except (
+        LowerscopeError
+    ):  # an order that a constraint forbids, or what the target refuses: no way out, so no proposal
+        return None
+    wanted = set(verdict.origins) or {verdict.anchor}
+    anchor_origin = set(lowering.ledger.origin(verdict.anchor))
+    for other in tried.verdicts_of(verdict.pattern):
+        if other.outcome is Outcome.APPLIED and (anchor_origin & set(other.origins) or wanted & set(other.origins)):
+            same, words = _numbers(lowering.source, tried.program)
+            return Suggestion(says, same, words, recipe)
+    return None
+
+
+# ---------------------------------------------------------------- changes of the program
+def _try_edit(lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str, edit: edits.Edit) -> Suggestion | None:
+    """Make the edit on the graph that the pattern met, and run the pattern there."""
+    lowerer.lower(lowering.recipe)
+    editor = lowerer.editor_before(verdict.pattern)
+    mark = editor.mark()
+    try:
+        if verdict.anchor not in editor.nodes or not edit(editor, verdict):
+            return None
+        pattern = REGISTRY.get(verdict.pattern)
+        result = Stage(editor, pattern).run()
+        after = result.verdicts.get((verdict.pattern, verdict.anchor))
+        if after is None or after.outcome not in _WOULD:
+            return None
+        if edits.changes_inputs(edit):
+            return Suggestion(says, None, "other inputs")
+        same, words = _numbers(lowering.source, take_snapshot(editor, says))
+        return Suggestion(says, same, words)
+    finally:
+        editor.undo_to(mark)
+
+
+def _numbers(before: Program, after: Program) -> tuple[bool | None, str]:
+    from lowerscope.errors import MeasureError
+
+    try:
+        report = parity(before, after, oracle=False)
+    except MeasureError as error:
+        return None, str(error)
+    return report.verdict in ("equal", "close"), report.sentence
