@@ -78,6 +78,9 @@ def calls(dtype: torch.dtype = torch.float32) -> dict[str, Call]:
         Call(xnnpack.add_with_range, (x, real(5), 2, 0.0, math.inf)),
         Call(xnnpack.sub_with_range, (x, real(5), 1, -1.0, 1.0)),
         Call(xnnpack.mul_with_range, (x, real(5), -1.0, 1.0)),
+        Call(xnnpack.add_scalar_with_range, (x, 0.5, 2, 0.0, math.inf)),
+        Call(xnnpack.sub_scalar_with_range, (x, 0.5, 1, -1.0, 1.0)),
+        Call(xnnpack.mul_scalar_with_range, (x, 3, -1.0, 1.0)),
         Call(xnnpack.to_nhwc, (x,)),
         Call(xnnpack.to_nchw, (x.to(memory_format=torch.channels_last),)),
         Call(ort_webgpu.im2col_conv_activation, (x, w, b, [1, 1], [1, 1], [1, 1], 1, "HardSigmoid", [0.2, 0.5])),
@@ -153,7 +156,7 @@ def test_any_floating_dtype(dtype):
         # A quantized activation may fall to the next code where the coarser dtype rounds: one step of its scale.
         step = 0.02 * scale if "8" in name and dtype != torch.float64 else 0.0
         assert float((got.double() - reference.double()).abs().max()) <= tolerance * scale + step, name
-    assert floating == 16
+    assert floating == 19
 
 
 @pytest.mark.parametrize("name", CALLS)

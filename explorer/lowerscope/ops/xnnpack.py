@@ -148,6 +148,43 @@ def mul_with_range(input: torch.Tensor, other: torch.Tensor, output_min: float, 
     return clamp_range(torch.mul(input, other), output_min, output_max)
 
 
+@register(
+    NAMESPACE,
+    "add_scalar_with_range(Tensor input, Scalar other, Scalar alpha, float output_min, float output_max) -> Tensor",
+    display="xnnpack.add_scalar_with_range",
+    category="arithmetic",
+)
+def add_scalar_with_range(
+    input: torch.Tensor, other: float, alpha: float, output_min: float, output_max: float
+) -> torch.Tensor:
+    """``input + alpha * other`` with a number for `other`, held to [output_min, output_max]."""
+    return clamp_range(torch.add(input, other, alpha=alpha), output_min, output_max)
+
+
+@register(
+    NAMESPACE,
+    "sub_scalar_with_range(Tensor input, Scalar other, Scalar alpha, float output_min, float output_max) -> Tensor",
+    display="xnnpack.sub_scalar_with_range",
+    category="arithmetic",
+)
+def sub_scalar_with_range(
+    input: torch.Tensor, other: float, alpha: float, output_min: float, output_max: float
+) -> torch.Tensor:
+    """``input - alpha * other`` with a number for `other`, held to [output_min, output_max]."""
+    return clamp_range(torch.sub(input, other, alpha=alpha), output_min, output_max)
+
+
+@register(
+    NAMESPACE,
+    "mul_scalar_with_range(Tensor input, Scalar other, float output_min, float output_max) -> Tensor",
+    display="xnnpack.mul_scalar_with_range",
+    category="arithmetic",
+)
+def mul_scalar_with_range(input: torch.Tensor, other: float, output_min: float, output_max: float) -> torch.Tensor:
+    """``input * other`` with a number for `other`, held to [output_min, output_max]."""
+    return clamp_range(torch.mul(input, other), output_min, output_max)
+
+
 @register(NAMESPACE, "to_nhwc(Tensor input) -> Tensor", display="xnnpack.to_nhwc", category="shape")
 def to_nhwc(input: torch.Tensor) -> torch.Tensor:
     """The transpose to NHWC that a layout pass inserts: values and logical shape [N, C, H, W] stay, memory becomes
