@@ -18,6 +18,8 @@ import type { Theme } from "./theme";
 
 /** Px drawn beyond every side: a pan shows them at once and redraws when they are used up. */
 const MARGIN = 160;
+/** Px at the right that the minimap lies over. */
+const STRIP = 48;
 /** Ms without a gesture after which the bitmap is drawn sharp again. */
 const SETTLE = 110;
 
@@ -294,11 +296,12 @@ export class Pane {
     if (width === 0 || height === 0) return;
     const first = this.#size.width === 0;
     if (!first) {
-      // What is in the middle stays there.
-      const middle = { x: this.camera.toLayoutX(this.#size.width / 2), y: this.camera.toLayoutY(this.#size.height / 2) };
-      if (this.keepsExtent) this.camera.zoom = Math.max(ZOOM.min, Math.min(1.2, (this.camera.zoom * width) / this.#size.width));
-      this.camera.x = middle.x - width / 2 / this.camera.zoom;
-      this.camera.y = middle.y - height / 2 / this.camera.zoom;
+      // What is in the middle stays there; of what keeps its extent, the corner.
+      if (this.keepsExtent) this.camera.zoom = Math.max(ZOOM.min, Math.min(1.2, (this.camera.zoom * (width - STRIP)) / (this.#size.width - STRIP)));
+      else {
+        this.camera.x += (this.#size.width - width) / 2 / this.camera.zoom;
+        this.camera.y += (this.#size.height - height) / 2 / this.camera.zoom;
+      }
       this.keepsExtent = false;
     }
     this.#size = { width, height };
