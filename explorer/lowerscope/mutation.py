@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch.export.graph_signature import ExportGraphSignature, InputKind, InputSpec
+
+from lowerscope.subgraph_constants import outer_operand
 
 
 def mutated_placeholders(
@@ -29,25 +31,72 @@ def mutated_placeholders(
     return frozenset(names | _written_in_place(graph))
 
 
+#: Operators that update running statistics, which their schema does not say: the arguments written to, and the flag under
+#: which they are.
+_HIDDEN_WRITES: dict[Any, tuple[tuple[str, ...], str]] = {
+    torch.ops.aten.batch_norm.default: (("running_mean", "running_var"), "training"),
+    torch.ops.aten.native_batch_norm.default: (("running_mean", "running_var"), "training"),
+    torch.ops.aten.instance_norm.default: (("running_mean", "running_var"), "use_input_stats"),
+}
+
+
 def _written_in_place(graph: torch.fx.Graph) -> set[str]:
-    """The placeholders that an in-place operator writes to, directly or through a view."""
+    """The placeholders that an in-place operator writes to: directly, through a view, or inside a sub-graph."""
     sources: dict[torch.fx.Node, str] = {}
     written: set[str] = set()
     for node in graph.nodes:
         if node.op == "placeholder":
             sources[node] = node.name
-        schema = getattr(node.target, "_schema", None)
-        if schema is None:
-            continue
-        for position, argument in enumerate(schema.arguments):
-            if argument.alias_info is None:
-                continue
-            value = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+        for operand in _written_in_sub_graphs(node):
+            written.update({sources[operand]} if operand in sources else ())
+        for value, is_write, is_alias in _touched(node):
             for source in {sources[n] for n in _nodes_in(value) if n in sources}:
-                sources[node] = source
-                if argument.alias_info.is_write:
+                if is_alias:
+                    sources[node] = source
+                if is_write:
                     written.add(source)
     return written
+
+
+def hidden_writes(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The nodes that the call at `node` writes to without its schema saying so."""
+    names, flag = _HIDDEN_WRITES.get(node.target, ((), ""))
+    given = _given(node) if names else {}
+    return [given[name] for name in names if given[flag] is True and isinstance(given[name], torch.fx.Node)]
+
+
+def _given(node: torch.fx.Node) -> dict[str, Any]:
+    return {
+        argument.name: node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
+        for place, argument in enumerate(node.target._schema.arguments)  # type: ignore[union-attr]
+    }
+
+
+def _touched(node: torch.fx.Node) -> Iterator[tuple[Any, bool, bool]]:
+    """(argument, whether it is written to, whether the result shares its memory) of the call at `node`."""
+    for target in hidden_writes(node):
+        yield target, True, False
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or all(argument.alias_info is None for argument in schema.arguments):
+        return
+    given = _given(node)
+    for argument in schema.arguments:
+        if argument.alias_info is not None:
+            yield given[argument.name], argument.alias_info.is_write, True
+
+
+def _written_in_sub_graphs(node: torch.fx.Node) -> Iterator[torch.fx.Node]:
+    """The operands of a higher-order operator that one of its sub-graphs writes to."""
+    owner = node.graph.owning_module
+    if node.op != "call_function" or owner is None:
+        return
+    for holder in node.all_input_nodes:
+        held = getattr(owner, str(holder.target), None) if holder.op == "get_attr" else None
+        if isinstance(held, torch.fx.GraphModule):
+            inner = _written_in_place(held.graph)
+            for placeholder, operand in outer_operand(node, holder, held.graph):
+                if placeholder.name in inner:
+                    yield operand
 
 
 def _nodes_in(value: Any) -> list[torch.fx.Node]:

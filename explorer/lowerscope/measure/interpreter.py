@@ -19,6 +19,7 @@ from lowerscope.errors import MeasureError
 from lowerscope.measure.casting import Casting
 from lowerscope.measure.counts import attribute, node_op_name, sub_modules
 from lowerscope.measure.sizes import bind, resolve
+from lowerscope.mutation import hidden_writes
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
@@ -29,6 +30,16 @@ Hook = Callable[[str, torch.fx.Node, Any], None]
 
 # How torch's allocators, on the CPU of each platform and on accelerators, say it.
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
+
+
+# Operators that write to their running statistics and whose schemas do not say so, by the argument that decides it.
+_UPDATES_STATISTICS = {
+    "aten::batch_norm": "training",
+    "aten::native_batch_norm": "training",
+    "aten::cudnn_batch_norm": "training",
+    "aten::_batch_norm_impl_index": "training",
+    "aten::instance_norm": "use_input_stats",
+}
 
 
 class Cancelled(MeasureError):
@@ -297,9 +308,9 @@ def _written(module: torch.fx.GraphModule) -> set[torch.fx.Node]:
 
 def _written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
     schema = getattr(node.target, "_schema", None)
+    targets: list[Any] = list(hidden_writes(node))
     if schema is None or not schema.is_mutable:
-        return []
-    targets: list[Any] = []
+        return targets
     for position, argument in enumerate(schema.arguments):
         if argument.alias_info is not None and argument.alias_info.is_write:
             targets.append(node.args[position] if position < len(node.args) else node.kwargs.get(argument.name))
