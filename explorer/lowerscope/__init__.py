@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lowerscope.by_example import pattern_from
 from lowerscope.check import Check, Condition, Either, Optional
 from lowerscope.comparing import compare
 from lowerscope.errors import LowerscopeError
@@ -52,6 +53,7 @@ __all__ = [
     "load",
     "lower",
     "pattern",
+    "pattern_from",
 ]
 
 

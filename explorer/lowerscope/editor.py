@@ -164,15 +164,28 @@ class Editor:
         name: str | None = None,
         like: Node | None = None,
         before: Node | None = None,
-        val: Any = None,
         **kwargs: Any,
     ) -> Node:
         """Insert a call of `target` before the match's output (or `before`), and return it.
 
         Its fake value is computed, memoised by op, shapes, dtypes, strides and literals. Module path and source line
         come from `like`, by default from what the match's nodes have in common; nothing that describes rank or axis
-        order is inherited. `name` is the stem of its name (default: the op's). `val`: its fake value, where it is known.
+        order is inherited. `name` is the stem of its name (default: the op's).
         """
+        return self.insert_call(target, args, kwargs, name=name, like=like, before=before)
+
+    def insert_call(
+        self,
+        target: Any,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        like: Node | None = None,
+        before: Node | None = None,
+        val: Any = None,
+    ) -> Node:
+        """As `call`, with the op's arguments in a tuple and a dict. `val`: the fake value, where it is known."""
         if self._match is None:
             raise RewriteError("nodes are only made inside a rewrite")
         origin = like if like is not None else self._match.output

@@ -78,7 +78,7 @@ def _only_reader(id: str, reader: str) -> Edit:
         shared, wanted = editor.nodes[id], editor.nodes[reader]
         others = [u for u in shared.users if u is not wanted]
         with editor.rewriting(Match(shared, (), shared)):
-            copy = editor.call(shared.target, *shared.args, like=shared, val=value_of(shared), **dict(shared.kwargs))  # type: ignore[arg-type]
+            copy = editor.insert_call(shared.target, shared.args, shared.kwargs, like=shared, val=value_of(shared))
             editor.replace(shared, copy, readers=others)
             editor.finish(None)
         return True

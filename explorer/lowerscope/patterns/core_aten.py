@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from torch._ops import OpOverload
 from torch.fx import Node
-from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
 from lowerscope.check import Check, Condition
@@ -15,6 +12,7 @@ from lowerscope.editor import Editor
 from lowerscope.functional import functional_twin, is_simple, later_readers, writes
 from lowerscope.ops import display_name
 from lowerscope.pattern import ANY, Declined, Kind, Match, Pattern, pattern
+from lowerscope.splice import splice
 
 
 @pattern("*", source="torch.export.default_decompositions")
@@ -56,12 +54,14 @@ class CoreAten(Pattern):
     def rewrite(self, match: Match, edit: Editor) -> Node | Declined | None:
         anchor = match.anchor
         if match["in_place"]:
-            twin = edit.call(match["twin"], *anchor.args, **anchor.kwargs)
+            twin = edit.insert_call(match["twin"], anchor.args, anchor.kwargs)
             written = anchor.args[0]
             assert isinstance(written, Node)
             edit.replace(written, twin, readers=later_readers(anchor, written))
             return twin
-        results = _splice(match["found"], anchor, edit)
+        found: Decomposition = match["found"]
+        leaves = [leaf for leaf in pytree.arg_tree_leaves(*anchor.args, **anchor.kwargs) if isinstance(leaf, Node)]
+        results = splice(found.graph, leaves, anchor, edit)
         if not isinstance(results, (tuple, list)):
             return results
         for part in _getitems(anchor):
@@ -82,20 +82,3 @@ def _getitems(node: Node) -> tuple[Node, ...]:
     if not isinstance(node.meta.get("val"), (tuple, list)):
         return ()
     return tuple(u for u in node.users if u.op == "call_function" and getattr(u.target, "__name__", "") == "getitem")
-
-
-def _splice(found: Decomposition, anchor: Node, edit: Editor) -> Any:
-    """Put the traced graph in for `anchor`; what gives its value, or values."""
-    leaves = [leaf for leaf in pytree.arg_tree_leaves(*anchor.args, **anchor.kwargs) if isinstance(leaf, Node)]
-    inner: dict[Node, Any] = {}
-    placeholders = iter(leaves)
-    for node in found.graph.nodes:
-        if node.op == "placeholder":
-            inner[node] = next(placeholders)
-        elif node.op == "call_function":
-            args = cast("tuple[Any, ...]", map_arg(node.args, inner.__getitem__))
-            kwargs = cast("dict[str, Any]", map_arg(dict(node.kwargs), inner.__getitem__))
-            inner[node] = edit.call(node.target, *args, val=node.meta.get("val"), like=anchor, **kwargs)
-        elif node.op == "output":
-            return map_arg(node.args[0], inner.__getitem__)
-    raise AssertionError("a traced graph has an output")

@@ -1,0 +1,240 @@
+"""A pattern by example: a function to search for, and one to put in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from lowerscope import decompose
+from lowerscope.alignment import Aligner, Alignment
+from lowerscope.arguments import value_of
+from lowerscope.check import Check, Condition
+from lowerscope.editor import Editor
+from lowerscope.errors import LowerscopeError, RecipeError
+from lowerscope.lowering import lower
+from lowerscope.ops import display_name
+from lowerscope.pattern import REGISTRY, Declined, Kind, Match, Pattern
+from lowerscope.program import capture
+from lowerscope.recipe import Recipe
+from lowerscope.splice import splice
+from lowerscope.target import TARGETS
+
+#: What a condition of the user's is given: the match's inputs by the search function's argument names.
+Where = Callable[[dict[str, Any]], bool]
+
+
+class ExamplePattern(Pattern):
+    """A pattern whose match is a traced graph. Made by `pattern_from`."""
+
+    search: Graph
+    aligner_options: dict[str, bool]
+    constants: dict[Node, torch.Tensor]
+    inputs: list[Node]
+    where: Sequence[Where]
+    replacement: Callable[..., Any]
+
+    def match(self, anchor: Node, check: Check) -> Match | None:
+        output = _output(self.search)
+        aligner = Aligner(self.constants, **self.aligner_options)
+        found = aligner.align(output, anchor, check)
+        calls = [n for n in self.search.nodes if n.op == "call_function"]
+        best = found if found is not None else aligner.best
+        check.touch(*[n for n in best.nodes(calls) if n is not anchor])
+        begins = found is not None or len(best.nodes(calls)) > 1 or _close(aligner)
+        check.that(
+            "begins",
+            begins,
+            at=anchor,
+            expected="a node of the pattern feeding it",
+            actual="found" if begins else "none",
+        )
+        for call in reversed(calls):  # from the anchor upstream, as it was aligned
+            self._state(call, best, aligner, found is not None, check)
+        assert found is not None
+        self._no_escape(found, calls, output, check)
+        bound = {p.name: found.met[p] for p in self.inputs}
+        for where in self.where:
+            holds = bool(where(bound))
+            check.that(_name_of(where), holds, at=anchor, expected="true", actual=str(holds).lower())
+        nodes = tuple(sorted(dict.fromkeys(found.nodes(calls))))
+        return Match(anchor, nodes, anchor, {"bound": [found.met[p] for p in self.inputs]})
+
+    def _state(self, call: Node, best: Alignment, aligner: Aligner, matched: bool, check: Check) -> None:
+        name, difference = f"node_{call.name}", aligner.difference
+        reader = difference is not None and difference.pattern_node is call
+        placed = call in best.met and not (reader and not matched)
+        if matched or (placed and not _fails_at(call, difference)):
+            check.that(name, True, at=best.met[call], expected=_described(call), actual=display_name(call.target))
+        elif difference is not None and _fails_at(call, difference):
+            check.fail(
+                name, at=difference.graph_node if difference.graph_node is not None else best.met.get(call), expected=difference.expected,
+                actual=difference.actual, because=difference.kind,
+            )  # fmt: skip
+
+    def _no_escape(self, found: Alignment, calls: list[Node], output: Node, check: Check) -> None:
+        taken = set(found.nodes(calls))
+        inner = [n for n in taken if n is not found.met[output]]
+        escaping = next(((n, u) for n in sorted(inner) for u in n.users if u not in taken), None)
+        check.that(
+            "no_escape", escaping is None, at=escaping[1] if escaping else found.met[output], expected="readers inside the match",
+            actual=f"'{escaping[0].name}' is read by '{escaping[1].name}' too" if escaping else "readers inside the match",
+        )  # fmt: skip
+
+    def rewrite(self, match: Match, edit: Editor) -> Node | Declined | None:
+        bound: list[Any] = match["bound"]
+        values = [value_of(b) if isinstance(b, Node) else b for b in bound]
+        try:
+            with edit.fake_mode, torch.no_grad():
+                graph = make_fx(self.replacement, decomposition_table=decompose.table())(*values).graph
+        except Exception as error:  # the user's function, on shapes it was not written for: said with its own words
+            return Declined(f"the replacement does not run on these inputs: {type(error).__name__}: {error}")
+        result = splice(graph, bound, match.anchor, edit)
+        made, wanted = value_of(result), value_of(match.output)
+        if made.shape != wanted.shape or made.dtype != wanted.dtype:
+            return Declined(
+                f"the replacement gives {made.dtype} {tuple(made.shape)}, not {wanted.dtype} {tuple(wanted.shape)}"
+            )
+        return result
+
+    def sentence(self, match: Match) -> str:
+        count = len(match.nodes)
+        return f"{count} node{'s' if count != 1 else ''} become what {self.name}'s replacement computes."
+
+
+def pattern_from(
+    search_fn: Callable[..., Any],
+    replace_fn: Callable[..., Any],
+    example_inputs: Sequence[torch.Tensor],
+    *,
+    where: Sequence[Where] = (),
+    name: str | None = None,
+    targets: Iterable[str] = ("*",),
+    after: Iterable[str] = ("core_aten", "fold_constants"),
+    before: Iterable[str] = (),
+    any_dtype: bool = False,
+    any_rank: bool = False,
+) -> ExamplePattern:
+    """Make and register a pattern by example: what `search_fn` computes becomes what `replace_fn` computes.
+
+    Both take the same tensors, traced on `example_inputs` into core ATen. An argument of `search_fn` meets any value of
+    the example's dtype and rank (`any_dtype`, `any_rank` lift that). Literals are compared, with defaults written out:
+    2 equals 2.0, -0.0 does not equal 0.0, NaN equals NaN, and a constant of the program equals the literal that it holds.
+    Operands of commutative ops are tried in both orders. A value inside the match that somebody else reads ends it.
+
+    where: functions of {argument name: the fx node or literal it met} -> bool; each is a condition of that function's
+    name. name: default, the search function's. Registering a name again replaces the pattern. Returns the pattern.
+
+    RecipeError: a function cannot be traced, gives more than one tensor, or computes nothing; or the name is taken.
+    """
+    title = name or search_fn.__name__
+    graph, constants = _traced(search_fn, example_inputs, title)
+    calls = [n for n in graph.nodes if n.op == "call_function"]
+    output = _output(graph)
+    if output.op != "call_function":
+        raise RecipeError(f"'{title}' computes nothing: its search function gives back an input")
+    conditions = [Condition("begins", f"something that feeds it belongs to {title}")]
+    conditions += [Condition(f"node_{c.name}", _described(c)) for c in reversed(calls)]
+    conditions.append(Condition("no_escape", "values inside the match are read only inside it"))
+    conditions += [Condition(_name_of(w), (w.__doc__ or _name_of(w)).strip().split("\n")[0]) for w in where]
+    attributes = {
+        "__doc__": (search_fn.__doc__ or f"{title}(...) = {replace_fn.__name__}(...)"),
+        "__module__": search_fn.__module__,
+        "name": title,
+        "kind": Kind.FUSION,
+        "anchors": (output.target,),
+        "conditions": tuple(conditions),
+        "nothing_to_fuse": ("begins",) if len(calls) > 1 else (),
+        "search": graph,
+        "constants": constants,
+        "inputs": [n for n in graph.nodes if n.op == "placeholder" and n not in constants],
+        "where": tuple(where),
+        "replacement": staticmethod(replace_fn),
+        "aligner_options": {"any_dtype": any_dtype, "any_rank": any_rank},
+        "targets": tuple(targets),
+        "after": tuple(after),
+        "before": tuple(before),
+        "yours": True,
+    }
+    made = type("ExampleOf_" + title, (ExamplePattern,), attributes)()
+    REGISTRY.add(made)
+    return made
+
+
+class _Function(torch.nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.function(*inputs)
+
+
+def _traced(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor], title: str
+) -> tuple[Graph, dict[Node, torch.Tensor]]:
+    if not all(isinstance(i, torch.Tensor) for i in inputs) or isinstance(inputs, torch.Tensor):
+        raise RecipeError(
+            f"the example inputs of '{title}' are a sequence of tensors, such as [torch.randn(1, 4, 8, 8)]"
+        )
+    try:
+        program = capture(_Function(function).eval(), tuple(inputs), name=title)
+        # core ATen alone: what a search function says is looked for as it is
+        recipe = Recipe(next(iter(TARGETS)))
+        lowered = lower(program, recipe.disable(*_others(recipe.target))).program
+    except LowerscopeError as error:
+        raise RecipeError(f"the search function of '{title}' cannot be traced: {error}") from error
+    graph = lowered.graph
+    _named_as_arguments(graph, function, lowered)
+    returned = graph.output_node().args[0]
+    if not isinstance(returned, tuple) or len(returned) != 1:
+        raise RecipeError(f"the search function of '{title}' gives several values: a pattern gives one tensor")
+    return graph, {n: lowered.constants[n.name] for n in graph.nodes if n.name in lowered.constants}
+
+
+def _others(target: str) -> list[str]:
+    from lowerscope.target import pipeline
+
+    return [p.name for p in pipeline(target) if p.name != "core_aten"]
+
+
+def _named_as_arguments(graph: Graph, function: Callable[..., Any], program: Any) -> None:
+    """Name the placeholders as the search function names its arguments: `where` speaks of them."""
+    code = getattr(function, "__code__", None)
+    names = code.co_varnames[: code.co_argcount] if code is not None else ()
+    inputs = [n for n in graph.nodes if n.op == "placeholder" and n.name in program.user_inputs]
+    for node, name in zip(inputs, names, strict=False):
+        node.name = name
+
+
+def _output(graph: Graph) -> Node:
+    returned = graph.output_node().args[0]
+    assert isinstance(returned, tuple)
+    assert isinstance(returned[0], Node)
+    return returned[0]
+
+
+def _fails_at(call: Node, difference: Any) -> bool:
+    """Whether a call is where an alignment failed: itself, or an input or literal of it."""
+    if difference is None:
+        return False
+    where = difference.pattern_node
+    return where is call or (where.op == "placeholder" and call in where.users)
+
+
+def _close(aligner: Aligner) -> bool:
+    """Whether the alignment failed by little right at the anchor: a literal, a dtype, or one node in between."""
+    return aligner.difference is not None and aligner.difference.kind != "op"
+
+
+def _described(call: Node) -> str:
+    inputs = ", ".join(n.name for n in call.all_input_nodes)
+    return f"{display_name(call.target)}({inputs})"
+
+
+def _name_of(where: Where) -> str:
+    name = getattr(where, "__name__", "where")
+    return name if name != "<lambda>" else f"where_line_{where.__code__.co_firstlineno}"  # type: ignore[attr-defined]
