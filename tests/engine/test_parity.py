@@ -405,3 +405,23 @@ def test_a_right_fold_agrees_on_lively_statistics():
     report = parity(lowering.before, lowering.program, relower=lambda program: lower(program, "xnnpack").program)
     assert report.verdict == "close"
     assert any("measured with lively ones" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("norm", [nn.BatchNorm1d(3), nn.InstanceNorm1d(3, track_running_stats=True)])
+def test_running_statistics_that_no_schema_says_are_written_are_copied_and_compared(norm):
+    before = capture(norm.train(), (3 + _x(8, 3, 5),))
+    kept = _fingerprint(before)
+    report = parity(before, Program(before.exported_program.run_decompositions()))
+    assert report.agrees, report.sentence
+    assert {"state running_mean", "state running_var"} <= {row.output for row in report.rows}
+    for name, value in _fingerprint(before).items():
+        assert torch.equal(value, kept[name]), name
+
+
+def test_what_float16_serves_as_badly_before_as_after_is_no_fault_of_the_lowering():
+    x = torch.linspace(-1e-3, 1e-3, 101)
+    before = _program(lambda s, x: (1000.0 + x) - 1000.0, x)
+    report = parity(before, before, dtype=torch.float16)
+    assert report.agrees
+    assert "so is the original" in report.rows[0].why
+    assert report.frame().loc["out", "sqnr_db_before"] == 0.0

@@ -197,3 +197,11 @@ def test_every_step_of_a_lowering_is_measured_though_later_ones_build_on_it():
     assert _alone(fold).different > 0
     later = [pair for pair in step_pairs(lowering.steps) if pair[0] > fold.step]
     assert {before for _, before, _ in later} <= {node.name for node in program.graph.nodes}
+
+
+def test_a_step_on_random_numbers_is_not_called_wrong():
+    program = capture(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.ReLU()).train(), (torch.randn(8, 4),))
+    errors = lowering_errors(lower(program, "vulkan"))
+    dropout = next(error for error in errors if error.before == "dropout")
+    assert _in_the_run(dropout).verdict == _alone(dropout).verdict == "nondeterministic"
+    assert not any(_alone(error).verdict == "different" for error in errors)

@@ -18,8 +18,9 @@ from torch.utils import _pytree as pytree
 from lowerscope.errors import MeasureError
 from lowerscope.measure.batches import batches
 from lowerscope.measure.casting import Casting
-from lowerscope.measure.compare import EQUAL, INCOMPARABLE, Comparison, compare, ratio
+from lowerscope.measure.compare import EQUAL, INCOMPARABLE, NONDETERMINISTIC, Comparison, compare, ratio
 from lowerscope.measure.interpreter import Cancelled, Interpreter
+from lowerscope.measure.randomness import is_random, is_uninitialised, undetermined
 from lowerscope.measure.report import severity
 from lowerscope.measure.step_error import Lowered, Rewrite, StepError
 
@@ -158,6 +159,7 @@ class _Walk:
 
     def measure(self, flat: tuple[Any, ...], oracle: bool) -> list[StepError]:
         at = self._plan()
+        random = undetermined(self._before.graph)
         copies = any(_writes(node) for node in self._before.graph.nodes)
         walk = Interpreter(self._before, cancelled=self._cancelled).walk(flat)
         reference = _Held(walk, self._needs, copies=copies)
@@ -171,7 +173,7 @@ class _Walk:
         for name, _, value in runner.walk(flat):
             for pair in at.get(name, ()):
                 old = reference.take(pair.before)
-                pair.propagated = _compare(old, value, self._tolerance)
+                pair.propagated = self._verdict(_compare(old, value, self._tolerance), self._old[pair.before] in random)
                 if gold is not None and pair.propagated.different == 0:
                     gold.skip(pair.before)
                     pair.oracle_ratio = 1.0
@@ -250,7 +252,14 @@ class _Walk:
         except MeasureError as error:
             pair.isolated = Comparison(INCOMPARABLE, str(error))
             return
-        pair.isolated = _compare(old, environment[order[-1]], self._tolerance)
+        drawn = any(is_random(node) or is_uninitialised(node) for node in order)
+        pair.isolated = self._verdict(_compare(old, environment[order[-1]], self._tolerance), drawn)
+
+    @staticmethod
+    def _verdict(comparison: Comparison, random: bool) -> Comparison:
+        if not random or comparison.verdict in (EQUAL, INCOMPARABLE):
+            return comparison
+        return replace(comparison, verdict=NONDETERMINISTIC, why="it depends on random numbers or unset memory")
 
     def _constant(self, node: torch.fx.Node) -> torch.Tensor:
         return self._after.constants[node.name].detach()

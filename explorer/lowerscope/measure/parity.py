@@ -230,11 +230,13 @@ class _Measurement:
                 after = replace(after, verdict=INCOMPARABLE, why=f"dtype {got}, expected {expected}")
             row = ParityRow.of(name, after, batch.label)
             row.before, row.error_before, row.error_after = before, before.noise, after.noise
-            if after.verdict == DIFFERENT and after.nan_agrees is not False:
-                if before.nan_agrees is not False and before.norm_l2 <= _YARDSTICK[low] and _as_good(before, after):
+            if after.verdict == DIFFERENT:
+                usable = before.nan_agrees is not False and before.norm_l2 <= _YARDSTICK[low]
+                if usable and _as_good(before, after):
                     row.verdict, row.why = CLOSE, join([after.why, "no further from float32 than the original is"])
-            elif after.nan_agrees is False and before.nan_agrees is False:
-                row.why = join([after.why, "so are they in the original"])
+                elif compare(old[name][1], new[name][1], tolerance=tolerance).agrees:
+                    row.verdict = CLOSE
+                    row.why = join([after.why, f"and so is the original, which {_short(low)} serves badly"])
             self._add(row)
 
     def _pairs(self, reference: Run, other: Run, batch: Batch, low: torch.dtype | None) -> dict[str, tuple[Any, Any]]:
