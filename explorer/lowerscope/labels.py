@@ -77,12 +77,14 @@ def constant_name(record: NodeRecord) -> str:
     return target.rsplit("_", 1)[-1] if "_" in target else target
 
 
-def detail(record: NodeRecord, records: Mapping[str, NodeRecord]) -> str:
-    """One fact beside the name: a convolution's kernel and channels, an addition's alpha, a clamp's bounds."""
+def detail(record: NodeRecord, given: Mapping[str, Any], records: Mapping[str, NodeRecord]) -> str:
+    """One fact beside the name: a convolution's kernel and channels, an addition's alpha, a clamp's bounds.
+
+    `given`: the record's `arguments_of`.
+    """
     if record.op != "call_function" or not isinstance(record.target, OpOverload):
         return ""
     name = record.target._schema.name.partition("::")[2]
-    given = arguments_of(record)
     if "conv" in name:
         return _convolution(given, records)
     if "alpha" in given and given["alpha"] != 1:
@@ -121,14 +123,14 @@ def arguments_of(record: NodeRecord) -> dict[str, Any]:
     return {**given, **record.kwargs}
 
 
-def argument_names(record: NodeRecord) -> tuple[str, ...]:
+def argument_names(record: NodeRecord, given: Mapping[str, Any]) -> tuple[str, ...]:
     """For each of `record.inputs` the argument that it is, the first one where it is several: ``input``, ``tensors[1]``."""
     found: dict[str, str] = {}
     if record.op == "output":
         for place, id in enumerate(_refs(record.args)):
             found.setdefault(id, f"output {place}")
     else:
-        for name, value in arguments_of(record).items():
+        for name, value in given.items():
             if isinstance(value, Ref):
                 found.setdefault(value, name)
             elif isinstance(value, (list, tuple, dict, slice)):

@@ -7,10 +7,8 @@ afterwards.
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +21,7 @@ from lowerscope.errors import RecipeError, unknown
 from lowerscope.functional import functional_program
 from lowerscope.ledger import Ledger
 from lowerscope.measure.counts import op_name
+from lowerscope.memory import no_garbage_collection
 from lowerscope.pattern import REGISTRY, Pattern
 from lowerscope.program import Program, as_program
 from lowerscope.recipe import Recipe, Skip
@@ -132,7 +131,7 @@ class Lowerer:
 
         `polled` is called now and then; what it raises ends the lowering, and the next one starts from there.
         """
-        with self.lock, _no_garbage_collection():
+        with self.lock, no_garbage_collection():
             plan = self._plan(recipe)
             kept = self._keep(plan)
             for pattern, key, off, skips, later in plan[kept:]:
@@ -234,18 +233,6 @@ class Lowerer:
             other.lower(recipe)
             other.editor.undo_to(other.editor.mark_after(step))
             return take_snapshot(other.editor, f"{name}, step {step}")
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    # a stage allocates many small objects that stay: each full collection would walk the whole program for nothing
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def lower(program: Any, recipe: Recipe | str) -> Lowering:

@@ -45,9 +45,9 @@ class ModuleTree:
         self._shapes: dict[int, tuple[object, ...]] = {}
         types, home = _paths(records)
         size: Counter[str] = Counter()
-        for record in records:
-            if record.id in operators:
-                size.update(_lineage(home[record.id]))
+        for path, count in Counter(home[r.id] for r in records if r.id in operators).items():
+            for around in _lineage(path):
+                size[around] += count
         boxes = [path for path in types if path == "" or size[path] > 1 or types[path] == SUB_GRAPH]
         known = set(boxes)
         self.modules = [Module("", types[""], -1, 0)]
@@ -56,14 +56,10 @@ class ModuleTree:
             parent = self.rows[next(p for p in _lineage(path)[1:] if p in known)]
             self.rows[path] = len(self.modules)
             self.modules.append(Module(path, types[path], parent, self.modules[parent].depth + 1))
-        nearest: dict[str, int] = {}
-        self.row_of: dict[str, int] = {}
-        for record in records:
-            path = home[record.id]
-            if path not in nearest:
-                nearest[path] = self.rows[next(p for p in _lineage(path) if p in known)]
-            row = self.row_of[record.id] = nearest[path]
-            self.modules[row].members.append(record.id)
+        nearest = {path: self.rows[next(p for p in _lineage(path) if p in known)] for path in types}
+        self.row_of: dict[str, int] = {id: nearest[path] for id, path in home.items()}
+        for id, row in self.row_of.items():
+            self.modules[row].members.append(id)
         self._order_children(boxes)
         for module in self.modules:
             module.ops = size[module.path]
@@ -115,20 +111,27 @@ def _paths(records: list[NodeRecord]) -> tuple[dict[str, str], dict[str, str]]:
     """Every module path in order of first use with the class's name, and the path that each node lies in."""
     types: dict[str, str] = {"": ""}
     home: dict[str, str] = {}
+    stacks: dict[tuple[tuple[str, str], ...], str] = {}  # most nodes share theirs with others
     for record in records:
-        if record.prefix:
-            home[record.id] = record.prefix[:-1]
-            for path in reversed(_lineage(record.prefix[:-1])):
-                types.setdefault(path, SUB_GRAPH)
+        if "/" in record.id:
+            home[record.id] = path = record.prefix[:-1]
+            for around in reversed(_lineage(path)):
+                types.setdefault(around, SUB_GRAPH)
             continue
-        for path, kind in record.stack:
-            for above in reversed(_lineage(path)[1:]):
-                types.setdefault(above, "")
-            if not types.get(path):
-                types[path] = kind
-        home[record.id] = record.module
-        types.setdefault(record.module, "")
+        path = stacks.get(record.stack)
+        if path is None:
+            path = stacks[record.stack] = record.module
+            _enter(record.stack, types)
+        home[record.id] = path
     return types, home
+
+
+def _enter(stack: tuple[tuple[str, str], ...], types: dict[str, str]) -> None:
+    for path, kind in stack:
+        for around in reversed(_lineage(path)[1:]):
+            types.setdefault(around, "")
+        if not types.get(path):
+            types[path] = kind
 
 
 def _lineage(path: str) -> list[str]:

@@ -18,6 +18,7 @@ from lowerscope.folding import OPEN, Folded, Folding
 from lowerscope.labels import shortened
 from lowerscope.ledger import NodeRecord
 from lowerscope.lowering import Lowering
+from lowerscope.memory import no_garbage_collection
 from lowerscope.module_tree import ModuleTree
 from lowerscope.ops import CATEGORIES
 from lowerscope.recipe import Skip
@@ -29,6 +30,7 @@ from lowerscope.verdict import Outcome, Verdict
 VERSION = 1
 VERDICTS = tuple(str(outcome) for outcome in Outcome)
 _NOT_DRAWN = (Outcome.NOTHING_TO_FUSE, Outcome.NO_ANCHOR)
+_KEPT = 4  # recipes whose texts are kept, about
 _REASONS_SHOWN, _ANCHORS_SHOWN = 50, 50
 
 
@@ -70,8 +72,10 @@ class SceneMaker:
     def prepare(self, lowering: Lowering) -> tuple[NodeTable, ModuleTree, Folding]:
         """The tables and the module tree of a lowering, and what is open of it."""
         if lowering is not self._lowering or self._table is None or self._tree is None:
-            self._table = node_table(lowering, self._writer)
             records = lowering.ledger.records
+            if self._writer.size > _KEPT * len(records):
+                self._writer.forget()
+            self._table = node_table(lowering, self._writer)
             original = self._table.columns["operator"].astype(bool) & (self._table.columns["born"] == 0)
             ids = frozenset(self._table.records[row].id for row in np.flatnonzero(original))
             self._tree = ModuleTree(records.values(), ids)
@@ -95,6 +99,18 @@ class SceneMaker:
 
         LayoutError: it cannot be laid out. LayoutCancelled: `cancelled` said so.
         """
+        with no_garbage_collection():
+            return self._scene(lowering, name, revision, can_undo, can_redo, cancelled)
+
+    def _scene(
+        self,
+        lowering: Lowering,
+        name: str | None,
+        revision: int,
+        can_undo: str | None,
+        can_redo: str | None,
+        cancelled: Callable[[], bool] | None,
+    ) -> Scene:
         table, tree, folding = self.prepare(lowering)
         folded = folding.fold(tree, lowering.ledger.records)
         before, after = table.computing(0), table.computing(table.last)
@@ -105,6 +121,7 @@ class SceneMaker:
         places = place(
             table,
             tree,
+            module_of,
             folded,
             slots(table, tree, lowering.steps),
             [f"{text} {modules['ops'][row]} ops · {modules['matched'][row]} matched" for row, text in enumerate(texts)],
@@ -232,7 +249,7 @@ class SceneMaker:
         self, lowering: Lowering, table: NodeTable, module_of: np.ndarray, members: list[int]
     ) -> dict[str, np.ndarray]:
         row_of_pattern = {stage.pattern: row for row, stage in enumerate(lowering.stages)}
-        operator = table.columns["operator"]
+        operator = table.columns["operator"].tolist()
         rows = []
         for step in lowering.steps:
             runs = []
@@ -241,7 +258,7 @@ class SceneMaker:
                 found = [table.rows[id] for id in ids if id in table.rows]
                 runs += [len(members), len(found)]
                 members += found
-                delta += sign * int(operator[found].sum())
+                delta += sign * sum(operator[row] for row in found)
             anchor = table.rows.get(step.anchor)
             module = 0 if anchor is None else int(module_of[anchor])
             rows.append((row_of_pattern[step.pattern], module, self.strings(shortened(step.sentence)), delta, *runs))

@@ -72,16 +72,16 @@ def slots(table: NodeTable, tree: ModuleTree, steps: Iterable[Step]) -> np.ndarr
 def place(
     table: NodeTable,
     tree: ModuleTree,
+    module_of: np.ndarray,
     folded: Folded,
     slot: np.ndarray,
     box_texts: Sequence[str],
     engine: Engine,
 ) -> Places:
-    """Lay out what is visible. `box_texts`: what is written on each module's box when it is closed."""
-    module_of = np.array([tree.row_of[r.id] for r in table.records], np.int32)
+    """Lay out what is visible. `module_of`: row of each node's box; `box_texts`: what is written on a module's closed box."""
     shown = np.array(folded.shown, np.int32)
     stands = np.array(folded.stands_for, np.int32)
-    side = (table.columns["kind"] == labels.CONSTANT) | np.array([r.op == "get_attr" for r in table.records], bool)
+    side = table.columns["side"].astype(bool)
     visible = (shown[module_of] == OPEN) & ~side
 
     # items of the layout: the boxes of modules, then the slots of nodes

@@ -33,31 +33,51 @@ class Written(NamedTuple):
     kind: int
     own: int
     operator: int
+    effect: int
+    side: int
     width: float
     arguments: tuple[int, ...]
 
 
+_NUMBERS = Written._fields.index("width")
+
+
 class Writer:
-    """Derives what is written on nodes, once for each: a record's texts depend on what it runs, not on its life."""
+    """Derives what is written on nodes, once for each: a node's texts depend on what it runs, not on its life."""
 
     def __init__(self, strings: Strings) -> None:
         self.strings = strings
-        self._known: dict[str, tuple[Any, Any, Any, Written]] = {}
+        # by what is read, too: as recipes come and go, so do a node's inputs
+        self._known: dict[tuple[str, tuple[str, ...]], tuple[NodeRecord, Written]] = {}
 
     def __call__(self, record: NodeRecord, records: Mapping[str, NodeRecord], constants: Mapping[str, Any]) -> Written:
         """What is written on the node of `record`. `constants`: the program's, by placeholder."""
-        known = self._known.get(record.id)
-        if known is not None and known[0] is record.target and known[1] is record.args and known[2] is record.val:
-            return known[3]
-        written = self._derive(record, records, constants)
-        self._known[record.id] = (record.target, record.args, record.val, written)
+        key = (record.id, record.inputs)
+        known = self._known.get(key)
+        if known is None or not _runs_the_same(known[0], record):
+            written = self._derive(record, records, constants)
+        elif known[0].val is record.val:
+            return known[1]
+        else:  # lowered again: the same op on nodes of the same names, whose shapes may be others
+            written = known[1]._replace(shape=self.strings(labels.value_text(record.val)))
+        self._known[key] = (record, written)
         return written
+
+    def forget(self) -> None:
+        """Drop what was derived for recipes gone by."""
+        self._known.clear()
+
+    @property
+    def size(self) -> int:
+        """How many texts are kept."""
+        return len(self._known)
 
     def _derive(self, record: NodeRecord, records: Mapping[str, NodeRecord], constants: Mapping[str, Any]) -> Written:
         text = self.strings
         kind = kind_of(record, constants)
         op = node_op_name(record) if record.op == "call_function" else record.op  # type: ignore[arg-type]
-        label, detail = labels.short_name(record, kind), labels.detail(record, records)
+        given = labels.arguments_of(record)
+        label, detail = labels.short_name(record, kind), labels.detail(record, given, records)
         kinds = (
             category(record.target)
             if record.op == "call_function"
@@ -78,9 +98,29 @@ class Writer:
             kind,
             OWN if record.op == "call_function" and is_own(record.target) else 0,
             int(kind == labels.OPERATOR),
+            int(_has_effect(record)),
+            int(kind == labels.CONSTANT or record.op == "get_attr"),
             width,
-            tuple(text(name) for name in labels.argument_names(record)),
+            tuple(text(name) for name in labels.argument_names(record, given)),
         )
+
+
+def _runs_the_same(known: NodeRecord, record: NodeRecord) -> bool:
+    """Whether two records of one name run the same op on the same arguments."""
+    if (
+        known.target is not record.target
+        or known.op != record.op
+        or known.born * record.born == 0 < known.born + record.born
+    ):
+        return False
+    return known.args is record.args or (
+        known.inputs == record.inputs and known.stack == record.stack and _equal(known, record)
+    )
+
+
+def _equal(known: NodeRecord, record: NodeRecord) -> bool:
+    # sizes that are symbols must not be compared: that would add a guard to the program
+    return repr(known.args) == repr(record.args) and repr(known.kwargs) == repr(record.kwargs)
 
 
 def kind_of(record: NodeRecord, constants: Mapping[str, Any]) -> int:
@@ -113,7 +153,7 @@ class NodeTable:
         alive = self.alive(step, self.columns)
         edges = self.alive(step, self.edges)
         source, target = self.edges["src"][edges], self.edges["dst"][edges]
-        needed = np.array([_has_effect(r) for r in self.records], bool) & alive
+        needed = self.columns["effect"].astype(bool) & alive
         live = alive
         while True:  # each turn takes away what nobody reads any more
             users = np.bincount(source[live[target]], minlength=len(alive)) > 0
@@ -124,15 +164,16 @@ class NodeTable:
 
 
 def node_table(lowering: Lowering, writer: Writer) -> NodeTable:
-    """The tables of a lowering. Columns of `columns`: those of the protocol, without module and box, and `operator`, `width`."""
+    """The tables of a lowering. Columns of `columns`: those of the protocol, without module and box, and those of `Written`."""
     ledger = lowering.ledger
     records = list(ledger.records.values())
     constants = lowering.source.constants
     written = [writer(record, ledger.records, constants) for record in records]
     rows = {record.id: row for row, record in enumerate(records)}
-    numbers = np.array([w[:10] for w in written], np.int32).reshape(len(records), 10)
-    names = ("id", "op", "label", "detail", "shape", "source", "category", "kind", "own", "operator")
-    columns: dict[str, np.ndarray] = {name: numbers[:, place] for place, name in enumerate(names)}
+    numbers = np.array([w[:_NUMBERS] for w in written], np.int32).reshape(len(records), _NUMBERS)
+    columns: dict[str, np.ndarray] = {
+        name: np.ascontiguousarray(numbers[:, place]) for place, name in enumerate(Written._fields[:_NUMBERS])
+    }
     columns["width"] = np.array([w.width for w in written], np.float32)
     columns["born"] = np.array([r.born for r in records], np.int32)
     columns["died"] = np.array([-1 if r.died is None else r.died for r in records], np.int32)
