@@ -117,8 +117,8 @@ class Ledger:
 
     def became(self, id: str) -> tuple[str, ...]:
         """The nodes that are alive at the end and come from `id` (itself, when it is one)."""
-        found = _closure(id, self.made)
-        return tuple(i for i in found if i in self.records and self.records[i].died is None)
+        line = (id, *self.descendants(id))
+        return tuple(sorted(i for i in line if i in self.records and self.records[i].died is None))
 
     def descendants(self, id: str) -> Iterator[str]:
         """Every node that was made from `id`, directly or not."""
