@@ -13,7 +13,7 @@ const NONE: number[] = [];
 
 export function drawOverlay(frame: Frame, fault: number): void {
   const { attention, shown, routeRows, theme } = frame;
-  const looked = routeRows.filter((row) => isLookedAt(frame, row));
+  const looked = routeRows.filter((row) => isLookedAt(frame, row) || leadsTo(frame, row, fault));
   if (frame.detail >= Detail.boxes) {
     drawRoutes(frame, looked.filter((row) => !leadsTo(frame, row, fault)), { colour: theme.accent, width: 1.75, dash: NONE, alpha: 1 });
     drawRoutes(frame, looked.filter((row) => leadsTo(frame, row, fault)), { colour: theme.fail, width: 2, dash: NONE, alpha: 1 });
@@ -48,8 +48,9 @@ function isLookedAt(frame: Frame, row: number): boolean {
 }
 
 function leadsTo(frame: Frame, row: number, fault: number): boolean {
-  const { src, dst, src_module, dst_module } = frame.scene.routes;
-  return fault >= 0 && dst_module[row] === 0 && dst[row] === fault && src_module[row] === 0 && frame.attention.selected.has(src[row]);
+  const { shown, scene } = frame;
+  const { src, dst, src_module, dst_module } = scene.routes;
+  return fault >= 0 && shown.routes[row] !== Fate.absent && dst_module[row] === 0 && dst[row] === fault && src_module[row] === 0 && frame.attention.selected.has(src[row]);
 }
 
 function drawHover(frame: Frame, row: number): void {

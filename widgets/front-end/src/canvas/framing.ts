@@ -101,6 +101,17 @@ export class Framing {
     if (first !== undefined) this.centre(first);
   }
 
+  /** The anchor, what is matched so far and the node at fault of the explanation that is unfolded, near enough to read. */
+  explanation(state: State): void {
+    const { scene, whyNot, whyPattern, selected } = state;
+    const pane = this.#lead;
+    if (scene === null || pane === undefined) return;
+    const explanation = whyNot?.explanations.find((one) => one.pattern === whyPattern);
+    const faults = explanation?.conditions.flatMap(({ node }) => (node === null ? [] : [node])) ?? [];
+    const box = boxOf(scene, [...selected, ...(explanation?.nodes ?? []), ...faults], state);
+    if (box !== null) this.#glide(Camera.fitting(box, pane.width, pane.height, 56, 1.42));
+  }
+
   /** Px at a pane's bottom that the inspector lies over, where it is a sheet. */
   #covered(pane: Pane): number {
     const sheet = this.root.querySelector(".ls-right");

@@ -36,6 +36,7 @@ export class GraphView {
   #sides: Side[] = [];
   #theme: Theme;
   #mirrorTimer = 0;
+  #explaining = 0;
   #framed = false;
 
   constructor(
@@ -67,6 +68,7 @@ export class GraphView {
 
   close(): void {
     clearTimeout(this.#mirrorTimer);
+    cancelAnimationFrame(this.#explaining);
     this.#layout.cancel();
     for (const stop of this.#stops) stop();
     for (const side of this.#sides) side.close();
@@ -113,6 +115,11 @@ export class GraphView {
       }
     }
     if (viewChanged || selectionChanged || state.currentModule !== before.currentModule) this.#mirrorSoon();
+    // In the why-not focus the panes have another width, from the next frame on.
+    if (state.whyFocus && (!before.whyFocus || state.whyNot !== before.whyNot || state.whyPattern !== before.whyPattern)) {
+      cancelAnimationFrame(this.#explaining);
+      this.#explaining = requestAnimationFrame(() => this.#framing.explanation(this.store.state));
+    }
     const [first] = state.selected;
     if (selectionChanged && first !== undefined && state.width === "narrow") this.#framing.centre(first);
     const steps = state.step !== before.step && (state.teaching || state.playing || (state.view === "split" && before.view === "split"));

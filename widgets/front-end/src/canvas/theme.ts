@@ -7,7 +7,6 @@ export interface Fill {
 
 export interface Theme {
   dark: boolean;
-  forced: boolean; // forced colours: hatch, dashes and words carry what colour cannot
   ui: string; // font families
   code: string;
   surface: string;
@@ -40,7 +39,6 @@ export function readTheme(root: HTMLElement): Theme {
   for (const name of CATEGORIES) categories[name] = { fill: value(name), spine: value(`${name}-spine`) };
   return {
     dark: root.classList.contains("ls-dark"),
-    forced: matchMedia("(forced-colors: active)").matches,
     ui: value("ui"),
     code: value("code"),
     surface: value("surface"),

@@ -48,8 +48,7 @@ function Numbers({ of }: { of: Statistics }): JSX.Element {
       <Histogram of={of} />
       {facts.map(([name, value]) => (
         <span key={name}>
-          <span class="ls-2">{name}</span> <br />
-          {value}
+          <span class="ls-2">{name}</span> {value}
         </span>
       ))}
       <span class="ls-2" style={{ gridColumn: "1 / -1" }}>

@@ -153,7 +153,10 @@ function ParityCell(): JSX.Element {
     <div class={stale ? "ls-cell ls-parity ls-stale" : "ls-cell ls-parity"} data-ls="parity">
       <span style={{ display: "flex", gap: "8px", alignItems: "center", minWidth: "0" }}>
         {state === "measuring" ? (
-          <Pill tone="none" text="measuring…" {...data} />
+          <>
+            <span class="ls-spin" />
+            <Pill tone="none" text="measuring…" icon={false} {...data} />
+          </>
         ) : state === "failed" ? (
           <Pill tone="fail" text="Parity failed" {...data} />
         ) : value === null || stale ? (

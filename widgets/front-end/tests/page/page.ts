@@ -8,10 +8,12 @@ const columns = (asked.get("columns") ?? "body:6,detail:6").split(",").map((part
   const [name = "body", blocks = "6"] = part.split(":");
   return { name, blocks: Number(blocks) };
 });
+const closed = asked.get("closed") ?? "";
+const every = columns.flatMap(({ name, blocks }) => Array.from({ length: blocks }, (_, i) => `${name}.${i}`));
 const hostile = asked.get("hostile");
 const model = new StandIn({
   columns,
-  closed: new Set((asked.get("closed") ?? "").split(",")),
+  closed: new Set(closed === "all" ? every : closed.split(",")),
   beside: asked.get("beside") === "1",
   ...(hostile === null ? {} : { hostile }),
 });
