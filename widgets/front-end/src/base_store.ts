@@ -93,7 +93,8 @@ export class BaseStore {
     const pending = this.client.pending;
     const oldest = pending.length === 0 ? Number.NaN : Math.min(...pending.map((one) => one.since));
     const waited = performance.now() - oldest;
-    const kernel = pending.length === 0 ? "idle" : waited >= BUSY_MS ? "busy" : waited >= WAITING_MS ? "waiting" : "idle";
+    const kernel =
+      pending.length === 0 ? "idle" : waited >= BUSY_MS ? "busy" : waited >= WAITING_MS ? "waiting" : "idle";
     this.update({ pending, kernel });
     if (pending.length > 0 && kernel !== "busy") {
       const next = (kernel === "waiting" ? BUSY_MS : WAITING_MS) - waited;

@@ -59,7 +59,8 @@ export class KernelClient implements Client {
   readonly #waiting = new Map<number, Waiting>();
   // Every display of a widget hears every reply, so ids must differ between displays, even in two browsers.
   #next = Math.floor(Math.random() * 2 ** 40);
-  readonly #listener = (message: Reply | Event, buffers?: (DataView | ArrayBuffer)[]) => this.#receive(message, buffers);
+  readonly #listener = (message: Reply | Event, buffers?: (DataView | ArrayBuffer)[]) =>
+    this.#receive(message, buffers);
 
   readonly #closed = () => {
     for (const waiting of [...this.#waiting.values()]) this.#settle(waiting.id)?.reject(new Error(GONE));
@@ -78,7 +79,13 @@ export class KernelClient implements Client {
   ask<T>(request: Ask): Promise<T> {
     const id = this.#next++;
     return new Promise<T>((resolve, reject) => {
-      this.#waiting.set(id, { id, type: request.type, since: performance.now(), resolve: resolve as (data: unknown) => void, reject });
+      this.#waiting.set(id, {
+        id,
+        type: request.type,
+        since: performance.now(),
+        resolve: resolve as (data: unknown) => void,
+        reject,
+      });
       this.onPending();
       try {
         this.model.send({ ...request, id });
@@ -139,7 +146,8 @@ export function requestKey(request: Ask): string {
   return JSON.stringify(Object.fromEntries(fields.sort(([a], [b]) => (a < b ? -1 : 1))));
 }
 
-const NOT_RECORDED = "This file is a recording without a kernel, and this was not recorded: open the notebook to try it.";
+const NOT_RECORDED =
+  "This file is a recording without a kernel, and this was not recorded: open the notebook to try it.";
 
 export class ReplayClient implements Client {
   readonly live = false;

@@ -5,7 +5,17 @@ import type { Measured, Region } from "./state";
 import type { Store } from "./store";
 
 /** Places of the kernel's errors; an unknown one is shown on the graph, never dropped. */
-const REGIONS: readonly Region[] = ["graph", "patterns", "skips", "inspector", "why", "steps", "metrics", "search", "toolbar"];
+const REGIONS: readonly Region[] = [
+  "graph",
+  "patterns",
+  "skips",
+  "inspector",
+  "why",
+  "steps",
+  "metrics",
+  "search",
+  "toolbar",
+];
 
 export class EventReader {
   constructor(readonly store: Store) {}
@@ -23,7 +33,8 @@ export class EventReader {
         if (this.#current(event.revision)) store.update({ parity: measured(event, event.parity, store.state.parity) });
         break;
       case "latency":
-        if (this.#current(event.revision)) store.update({ latency: measured(event, event.latency, store.state.latency) });
+        if (this.#current(event.revision))
+          store.update({ latency: measured(event, event.latency, store.state.latency) });
         break;
       case "by_step":
         if (this.#current(event.revision)) store.update({ byStep: measured(event, event.rows, store.state.byStep) });
@@ -38,7 +49,8 @@ export class EventReader {
         store.fail(REGIONS.find((region) => region === event.where) ?? "graph", event.sentence);
         break;
     }
-    if ("state" in event && event.state !== "measuring" && event.sentence !== "" && this.#current(event.revision)) store.say(event.sentence, false);
+    if ("state" in event && event.state !== "measuring" && event.sentence !== "" && this.#current(event.revision))
+      store.say(event.sentence, false);
   }
 
   #scene(event: Event & { type: "scene" }, buffer: DataView | null): void {
@@ -73,7 +85,16 @@ export class EventReader {
   }
 }
 
-function measured<T>(event: { state: Measured<T>["state"]; revision: number; sentence: string }, value: T | null, before: Measured<T>): Measured<T> {
+function measured<T>(
+  event: { state: Measured<T>["state"]; revision: number; sentence: string },
+  value: T | null,
+  before: Measured<T>,
+): Measured<T> {
   // While a new one is measured the old stays on screen, in grey.
-  return { state: event.state, revision: event.revision, value: event.state === "fresh" ? value : before.value, sentence: event.sentence };
+  return {
+    state: event.state,
+    revision: event.revision,
+    value: event.state === "fresh" ? value : before.value,
+    sentence: event.sentence,
+  };
 }

@@ -11,7 +11,8 @@ export type Numbers = Uint8Array | Int32Array | Float32Array;
 type Tables = SceneHeader["tables"];
 type NumberColumns<T extends keyof Tables, S extends string> = { readonly [C in Exclude<keyof Tables[T], S>]: Numbers };
 type StringColumns<S extends string> = { readonly [C in S]: (row: number) => string };
-export type SceneTable<T extends keyof Tables, S extends string = never> = NumberColumns<T, S> & StringColumns<S> & { readonly length: number };
+export type SceneTable<T extends keyof Tables, S extends string = never> = NumberColumns<T, S> &
+  StringColumns<S> & { readonly length: number };
 
 export type Modules = SceneTable<"modules", "path" | "label" | "type">;
 export type Nodes = SceneTable<"nodes", "id" | "op" | "label" | "detail" | "shape" | "source">;
@@ -54,7 +55,10 @@ export class Scene {
   ) {
     const tables = header.tables;
     const open = <T extends keyof Tables, S extends string = never>(name: T, ...strings: S[]) =>
-      openTable(name, tables[name] as Record<string, Column>, strings, header.strings, buffer) as unknown as SceneTable<T, S>;
+      openTable(name, tables[name] as Record<string, Column>, strings, header.strings, buffer) as unknown as SceneTable<
+        T,
+        S
+      >;
     this.modules = open("modules", "path", "label", "type");
     this.nodes = open("nodes", "id", "op", "label", "detail", "shape", "source");
     this.edges = open("edges", "arg");
@@ -176,7 +180,9 @@ const decoded = new WeakMap<ArrayBufferLike, Scene>();
  */
 export function decode(header: SceneHeader, buffer: ArrayBuffer | DataView): Scene {
   if (header.version !== 1) {
-    throw new SceneError(`This front end reads scenes of version 1, the kernel sent ${String(header.version)}: restart the kernel and reload the page.`);
+    throw new SceneError(
+      `This front end reads scenes of version 1, the kernel sent ${String(header.version)}: restart the kernel and reload the page.`,
+    );
   }
   const known = decoded.get(buffer instanceof DataView ? buffer.buffer : buffer);
   if (known !== undefined && known.header === header) return known;
@@ -189,15 +195,24 @@ export function decode(header: SceneHeader, buffer: ArrayBuffer | DataView): Sce
   return scene;
 }
 
-function openTable(name: string, columns: Record<string, Column>, strings: readonly string[], texts: readonly string[], buffer: DataView) {
+function openTable(
+  name: string,
+  columns: Record<string, Column>,
+  strings: readonly string[],
+  texts: readonly string[],
+  buffer: DataView,
+) {
   const table: Record<string, unknown> = {};
   let length = -1;
   for (const [column, { type, offset, length: rows }] of Object.entries(columns)) {
     const Type = ARRAYS[type];
     if (Type === undefined || offset % 8 !== 0 || offset + rows * Type.BYTES_PER_ELEMENT > buffer.byteLength) {
-      throw new SceneError(`The scene's column ${name}.${column} does not fit its buffer: restart the kernel and reload the page.`);
+      throw new SceneError(
+        `The scene's column ${name}.${column} does not fit its buffer: restart the kernel and reload the page.`,
+      );
     }
-    if (length >= 0 && rows !== length) throw new SceneError(`The scene's column ${name}.${column} has ${rows} rows, the others have ${length}.`);
+    if (length >= 0 && rows !== length)
+      throw new SceneError(`The scene's column ${name}.${column} has ${rows} rows, the others have ${length}.`);
     length = rows;
     const values = new Type(buffer.buffer as ArrayBuffer, buffer.byteOffset + offset, rows);
     table[column] = strings.includes(column) ? (row: number) => texts[values[row]] ?? "" : values;

@@ -67,7 +67,8 @@ export function fuzzy(word: string, text: string): { score: number; at: number[]
   const direct = lower.indexOf(word);
   if (direct >= 0) {
     const start = direct === 0 || isBoundary(text, direct);
-    const score = 20 + word.length * 2 + (start ? 8 : 0) + (direct === 0 ? 2 : 0) - Math.min(text.length - word.length, 60) / 10;
+    const score =
+      20 + word.length * 2 + (start ? 8 : 0) + (direct === 0 ? 2 : 0) - Math.min(text.length - word.length, 60) / 10;
     return { score, at: Array.from(word, (_, i) => direct + i) };
   }
   const at: number[] = [];
@@ -88,12 +89,17 @@ export function fuzzy(word: string, text: string): { score: number; at: number[]
 function isBoundary(text: string, at: number): boolean {
   if (at === 0) return true;
   const before = text.charAt(at - 1);
-  return "_./: -".includes(before) || (before === before.toLowerCase() && text.charAt(at) !== text.charAt(at).toLowerCase());
+  return (
+    "_./: -".includes(before) || (before === before.toLowerCase() && text.charAt(at) !== text.charAt(at).toLowerCase())
+  );
 }
 
 function parse(scene: Scene, text: string): Query {
   const query: Query = { words: [], tests: [] };
-  for (const token of text.trim().split(/\s+/).filter((part) => part !== "")) {
+  for (const token of text
+    .trim()
+    .split(/\s+/)
+    .filter((part) => part !== "")) {
     const test = parseFilter(scene, token);
     if (test === null) query.words.push(token.toLowerCase());
     else query.tests.push(test);
@@ -122,7 +128,9 @@ function parseFilter(scene: Scene, token: string): ((node: number) => boolean) |
     case "name":
       return (node) => wanted(nodes.id(node));
     case "module":
-      return (node) => exact(modules.path(nodes.module[node])) || scene.ancestors(nodes.module[node]).some((row) => exact(modules.path(row)));
+      return (node) =>
+        exact(modules.path(nodes.module[node])) ||
+        scene.ancestors(nodes.module[node]).some((row) => exact(modules.path(row)));
     case "dtype":
       return (node) => nodes.shape(node).split("[")[0]?.toLowerCase() === value.toLowerCase();
     case "shape":

@@ -178,7 +178,12 @@ export function widthClass(width: number): WidthClass {
 /** The explanation that a why-not opens with: a pattern asked for, else the focused one, else the nearest miss. */
 export function leadingExplanation(whyNot: WhyNot, wanted: string | null): Explanation | null {
   const of = (name: string | null) => whyNot.explanations.find((one) => one.pattern === name);
-  const rank = (one: Explanation) => (one.verdict === "near miss" || one.verdict === "declined" ? 1 + one.passed / Math.max(1, one.total) : one.verdict === "applied" ? 0.9 : 0);
+  const rank = (one: Explanation) =>
+    one.verdict === "near miss" || one.verdict === "declined"
+      ? 1 + one.passed / Math.max(1, one.total)
+      : one.verdict === "applied"
+        ? 0.9
+        : 0;
   const best = [...whyNot.explanations].sort((a, b) => rank(b) - rank(a))[0];
   return of(wanted) ?? best ?? null;
 }

@@ -11,7 +11,16 @@ import { Visited } from "./history";
 import type { Inspection, Statistics, WhatIf, WhyNot } from "./protocol";
 import { RecipeActions } from "./recipe_actions";
 import { search } from "./search";
-import { type Hover, leadingExplanation, nothingHovered, type State, type Tab, type View, whatIfKey, type WidthClass } from "./state";
+import {
+  type Hover,
+  leadingExplanation,
+  nothingHovered,
+  type State,
+  type Tab,
+  type View,
+  whatIfKey,
+  type WidthClass,
+} from "./state";
 import * as walk from "./walk";
 
 export type { CameraPort } from "./base_store";
@@ -86,7 +95,13 @@ export class Store extends RecipeActions {
   hover(hover: Partial<Hover>): void {
     const next = { ...nothingHovered, ...hover };
     const now = this.state.hover;
-    if (next.node !== now.node || next.pattern !== now.pattern || next.match !== now.match || next.module !== now.module || next.from !== now.from) {
+    if (
+      next.node !== now.node ||
+      next.pattern !== now.pattern ||
+      next.match !== now.match ||
+      next.module !== now.module ||
+      next.from !== now.from
+    ) {
       this.update({ hover: next });
     }
   }
@@ -105,7 +120,12 @@ export class Store extends RecipeActions {
   setStep(step: number): void {
     const last = this.state.scene?.lastStep ?? 0;
     const to = Math.max(0, Math.min(last, Math.round(step)));
-    const view = this.state.view === "before" && to > 0 ? "after" : this.state.view === "after" && to === 0 ? "before" : this.state.view;
+    const view =
+      this.state.view === "before" && to > 0
+        ? "after"
+        : this.state.view === "after" && to === 0
+          ? "before"
+          : this.state.view;
     if (to !== this.state.step || view !== this.state.view) this.update({ step: to, view });
   }
 
@@ -138,7 +158,9 @@ export class Store extends RecipeActions {
   /** Mark everything that a node is computed from ("inputs") or that is computed from it ("outputs"). */
   trace(node: string, direction: "inputs" | "outputs" | null): void {
     const { scene } = this.state;
-    this.update({ traced: scene === null || direction === null ? null : walk.trace(scene, node, direction, this.state) });
+    this.update({
+      traced: scene === null || direction === null ? null : walk.trace(scene, node, direction, this.state),
+    });
   }
 
   setWidth(width: WidthClass): void {
@@ -150,7 +172,11 @@ export class Store extends RecipeActions {
   }
 
   setWhyFocus(whyFocus: boolean): void {
-    this.update({ whyFocus, sheetOpen: whyFocus || this.state.sheetOpen, ...(whyFocus && this.state.width === "small" ? { tab: "why" as const } : {}) });
+    this.update({
+      whyFocus,
+      sheetOpen: whyFocus || this.state.sheetOpen,
+      ...(whyFocus && this.state.width === "small" ? { tab: "why" as const } : {}),
+    });
   }
 
   setMetricsOpen(metricsOpen: boolean): void {
@@ -179,7 +205,9 @@ export class Store extends RecipeActions {
   nextResult(direction: 1 | -1 = 1): void {
     const { results, resultIndex } = this.state;
     if (results.length === 0) return;
-    this.goToResult((resultIndex + direction + results.length + (resultIndex < 0 && direction < 0 ? 1 : 0)) % results.length);
+    this.goToResult(
+      (resultIndex + direction + results.length + (resultIndex < 0 && direction < 0 ? 1 : 0)) % results.length,
+    );
   }
 
   goToResult(index: number): void {
@@ -206,7 +234,10 @@ export class Store extends RecipeActions {
 
   // ---------------------------------------------------------------- asking
   async requestWhyNot(node: string, pattern?: string): Promise<void> {
-    const whyNot = await this.ask<WhyNot>({ type: "why_not", node, ...(pattern === undefined ? {} : { pattern }) }, "why");
+    const whyNot = await this.ask<WhyNot>(
+      { type: "why_not", node, ...(pattern === undefined ? {} : { pattern }) },
+      "why",
+    );
     if (whyNot === null || this.state.selected[0] !== node) return;
     const wanted = pattern ?? this.state.whyPattern ?? this.state.focusedPattern;
     this.update({ whyNot, whyPattern: leadingExplanation(whyNot, wanted)?.pattern ?? null });
@@ -290,13 +321,15 @@ export class Store extends RecipeActions {
 
   #playOn(): void {
     clearTimeout(this.#timers.play);
-    this.#timers.play = window.setTimeout(() => {
-      const last = this.state.scene?.lastStep ?? 0;
-      if (!this.state.playing) return;
-      this.setStep(this.state.step + 1);
-      if (this.state.step >= last) this.pause();
-      else this.#playOn();
-    }, (STEP_SECONDS * 1000) / this.state.speed);
+    this.#timers.play = window.setTimeout(
+      () => {
+        const last = this.state.scene?.lastStep ?? 0;
+        if (!this.state.playing) return;
+        this.setStep(this.state.step + 1);
+        if (this.state.step >= last) this.pause();
+        else this.#playOn();
+      },
+      (STEP_SECONDS * 1000) / this.state.speed,
+    );
   }
-
 }

@@ -27,12 +27,21 @@ function placeOf(scene: Scene, match: number, state: State): number {
   const anchor = scene.matches.anchor[match];
   if (isShown(scene, anchor, state)) return anchor;
   const step = scene.matches.step[match];
-  const others = [...scene.matchMembers(match), ...scene.matchOrigins(match), ...(step > 0 ? scene.stepMade(step) : [])];
+  const others = [
+    ...scene.matchMembers(match),
+    ...scene.matchOrigins(match),
+    ...(step > 0 ? scene.stepMade(step) : []),
+  ];
   return others.find((node) => isShown(scene, node, state)) ?? anchor;
 }
 
 /** Matches in reading order: top to bottom where they have boxes, else as the kernel lists them. */
-export function nextMatch(state: State, direction: 1 | -1, pattern: string | null, verdicts: readonly Verdict[]): Place | null {
+export function nextMatch(
+  state: State,
+  direction: 1 | -1,
+  pattern: string | null,
+  verdicts: readonly Verdict[],
+): Place | null {
   const { scene } = state;
   if (scene === null) return null;
   const wanted = pattern === null ? -1 : scene.patternRow(pattern);
@@ -44,7 +53,11 @@ export function nextMatch(state: State, direction: 1 | -1, pattern: string | nul
     places.push({ node: placeOf(scene, match, state), match });
   }
   const current = scene.nodeRow(state.selected[0] ?? "");
-  const next = step(places, places.findIndex((place) => place.node === current), direction);
+  const next = step(
+    places,
+    places.findIndex((place) => place.node === current),
+    direction,
+  );
   if (next === null) return null;
   return { node: scene.nodes.id(next.node), pattern: scene.patterns[scene.matches.pattern[next.match]]?.name ?? null };
 }
@@ -58,7 +71,9 @@ export function nextChange(state: State, direction: 1 | -1): Place | null {
   const seen = new Set<number>();
   for (let one = 1; one <= last; one++) {
     const nodes = [...scene.stepMade(one), ...scene.stepTaken(one)];
-    const changed = nodes.find((node) => fate(scene.nodes.born[node], scene.nodes.died[node], 0, last) > Fate.unchanged && !seen.has(node));
+    const changed = nodes.find(
+      (node) => fate(scene.nodes.born[node], scene.nodes.died[node], 0, last) > Fate.unchanged && !seen.has(node),
+    );
     for (const node of nodes) seen.add(node);
     if (changed !== undefined) places.push(changed);
   }
@@ -89,9 +104,17 @@ export function neighbour(state: State, direction: "up" | "down" | "left" | "rig
   if (scene === null) return null;
   const node = scene.nodeRow(state.selected[0] ?? "");
   const module = node < 0 ? scene.moduleRow(state.currentModule ?? "") : -1;
-  const at = node >= 0 && scene.nodeVisible(node) ? itemOf(scene, node, false) : module > 0 && scene.moduleVisible(module) ? itemOf(scene, module, true) : null;
+  const at =
+    node >= 0 && scene.nodeVisible(node)
+      ? itemOf(scene, node, false)
+      : module > 0 && scene.moduleVisible(module)
+        ? itemOf(scene, module, true)
+        : null;
   if (at === null) return cursor(scene, boxes(scene, state).sort((a, b) => a.y - b.y || a.x - b.x)[0]);
-  const found = direction === "up" || direction === "down" ? along(scene, state, at, direction) : beside(scene, state, at, direction);
+  const found =
+    direction === "up" || direction === "down"
+      ? along(scene, state, at, direction)
+      : beside(scene, state, at, direction);
   return cursor(scene, found);
 }
 
@@ -103,16 +126,25 @@ function along(scene: Scene, state: State, at: Item, direction: "up" | "down"): 
     const near = direction === "up" ? routes.dst[route] : routes.src[route];
     const nearModule = direction === "up" ? routes.dst_module[route] : routes.src_module[route];
     if (near !== at.row || (nearModule !== 0) !== at.module) continue;
-    if (!steps.some(({ from, to }) => isAlive(routes.born[route], routes.died[route], from) || isAlive(routes.born[route], routes.died[route], to))) continue;
+    if (
+      !steps.some(
+        ({ from, to }) =>
+          isAlive(routes.born[route], routes.died[route], from) || isAlive(routes.born[route], routes.died[route], to),
+      )
+    )
+      continue;
     const far = direction === "up" ? routes.src[route] : routes.dst[route];
     const farModule = (direction === "up" ? routes.src_module[route] : routes.dst_module[route]) !== 0;
-    if (farModule ? scene.moduleVisible(far) : scene.nodeVisible(far) && scene.nodes.kind[far] !== Kind.constant) ends.push(itemOf(scene, far, farModule));
+    if (farModule ? scene.moduleVisible(far) : scene.nodeVisible(far) && scene.nodes.kind[far] !== Kind.constant)
+      ends.push(itemOf(scene, far, farModule));
   }
   return closest(at, ends);
 }
 
 function beside(scene: Scene, state: State, at: Item, direction: "left" | "right"): Item | undefined {
-  const layer = boxes(scene, state).filter((item) => Math.abs(item.y - at.y) <= LAYER && (direction === "left" ? item.x < at.x : item.x > at.x));
+  const layer = boxes(scene, state).filter(
+    (item) => Math.abs(item.y - at.y) <= LAYER && (direction === "left" ? item.x < at.x : item.x > at.x),
+  );
   return closest(at, layer);
 }
 
@@ -122,9 +154,11 @@ const LAYER = 24;
 function boxes(scene: Scene, state: State): Item[] {
   const items: Item[] = [];
   for (let row = 0; row < scene.nodes.length; row++) {
-    if (scene.nodeVisible(row) && scene.nodes.kind[row] !== Kind.constant && isShown(scene, row, state)) items.push(itemOf(scene, row, false));
+    if (scene.nodeVisible(row) && scene.nodes.kind[row] !== Kind.constant && isShown(scene, row, state))
+      items.push(itemOf(scene, row, false));
   }
-  for (let row = 1; row < scene.modules.length; row++) if (scene.moduleVisible(row) && !scene.modules.open[row]) items.push(itemOf(scene, row, true));
+  for (let row = 1; row < scene.modules.length; row++)
+    if (scene.moduleVisible(row) && !scene.modules.open[row]) items.push(itemOf(scene, row, true));
   return items;
 }
 

@@ -15,7 +15,14 @@ import { decode } from "../src/scene";
 import { synthetic } from "./synthetic";
 
 const make = (closed: string[] = []) => {
-  const { header, buffer } = synthetic({ columns: [{ name: "body", blocks: 4 }, { name: "detail", blocks: 4 }], closed: new Set(closed), beside: true });
+  const { header, buffer } = synthetic({
+    columns: [
+      { name: "body", blocks: 4 },
+      { name: "detail", blocks: 4 },
+    ],
+    closed: new Set(closed),
+    beside: true,
+  });
   return decode(header, buffer);
 };
 const scene = make();
@@ -25,7 +32,11 @@ test("culling finds exactly the rows whose boxes meet the window", () => {
   const { nodes } = scene;
   const window = { x0: 30, y0: 100, x1: 300, y1: 420 };
   const expected = Array.from({ length: nodes.length }, (_, row) => row).filter(
-    (row) => nodes.x[row] <= window.x1 && nodes.x[row] + nodes.w[row] >= window.x0 && nodes.y[row] <= window.y1 && nodes.y[row] + nodes.h[row] >= window.y0,
+    (row) =>
+      nodes.x[row] <= window.x1 &&
+      nodes.x[row] + nodes.w[row] >= window.x0 &&
+      nodes.y[row] <= window.y1 &&
+      nodes.y[row] + nodes.h[row] >= window.y0,
   );
   assert.ok(expected.length > 5 && expected.length < nodes.length);
   assert.deepEqual(indexOf(scene).nodes.rows(window), expected);
@@ -74,7 +85,10 @@ test("module counts of a comparison include what closed modules hide", () => {
 });
 
 test("a match stands around its members, or, once they are gone, around what its step made", () => {
-  const names = (step: number) => nodesOfMatch(scene, 0, [step]).map((row) => scene.nodes.id(row)).sort();
+  const names = (step: number) =>
+    nodesOfMatch(scene, 0, [step])
+      .map((row) => scene.nodes.id(row))
+      .sort();
   assert.deepEqual(names(0), ["add_0", "conv_0", "mul_0", "relu_0"]);
   assert.deepEqual(names(1), ["conv2d_with_epilogue_0"]);
 });

@@ -7,19 +7,85 @@ type Row<T extends keyof Tables> = Partial<Record<keyof Tables[T], number | stri
 /** Column types that are not i32; text columns hold indices and are i32. */
 const FLOATS = new Set(["x", "y", "w", "h"]);
 const COLUMNS: { [T in keyof Tables]: (keyof Tables[T])[] } = {
-  modules: ["path", "label", "type", "parent", "open", "x", "y", "w", "h", "ops", "ops_after", "matched", "near", "merged"],
-  nodes: ["id", "op", "label", "detail", "shape", "source", "category", "module", "kind", "flags", "users", "pattern", "born", "died", "x", "y", "w", "h"],
+  modules: [
+    "path",
+    "label",
+    "type",
+    "parent",
+    "open",
+    "x",
+    "y",
+    "w",
+    "h",
+    "ops",
+    "ops_after",
+    "matched",
+    "near",
+    "merged",
+  ],
+  nodes: [
+    "id",
+    "op",
+    "label",
+    "detail",
+    "shape",
+    "source",
+    "category",
+    "module",
+    "kind",
+    "flags",
+    "users",
+    "pattern",
+    "born",
+    "died",
+    "x",
+    "y",
+    "w",
+    "h",
+  ],
   edges: ["src", "dst", "arg", "born", "died"],
   routes: ["src", "src_module", "dst", "dst_module", "born", "died", "point", "points", "stub", "edge"],
   points: ["x", "y"],
-  matches: ["pattern", "verdict", "anchor", "member", "members", "origin", "origins", "step", "fault", "passed", "total", "reason", "by"],
+  matches: [
+    "pattern",
+    "verdict",
+    "anchor",
+    "member",
+    "members",
+    "origin",
+    "origins",
+    "step",
+    "fault",
+    "passed",
+    "total",
+    "reason",
+    "by",
+  ],
   members: ["node"],
   steps: ["pattern", "module", "sentence", "delta", "taken", "takens", "made", "mades"],
 };
-const DEFAULTS: Record<string, number> = { died: -1, pattern: -1, fault: -1, by: -1, edge: -1, step: -1, merged: 1, open: 1 };
+const DEFAULTS: Record<string, number> = {
+  died: -1,
+  pattern: -1,
+  fault: -1,
+  by: -1,
+  edge: -1,
+  step: -1,
+  merged: 1,
+  open: 1,
+};
 
 export class SceneWriter {
-  readonly rows: { [T in keyof Tables]: Row<T>[] } = { modules: [], nodes: [], edges: [], routes: [], points: [], matches: [], members: [], steps: [] };
+  readonly rows: { [T in keyof Tables]: Row<T>[] } = {
+    modules: [],
+    nodes: [],
+    edges: [],
+    routes: [],
+    points: [],
+    matches: [],
+    members: [],
+    steps: [],
+  };
   readonly strings: string[] = [];
   readonly #numbers = new Map<string, number>();
 

@@ -6,7 +6,8 @@ import { isInside } from "../src/canvas/hit";
 import { rect, type Rect } from "../src/canvas/rect";
 
 const free = () => true;
-const blockedBy = (obstacle: Rect) => (box: Rect) => !(box.x0 < obstacle.x1 && obstacle.x0 < box.x1 && box.y0 < obstacle.y1 && obstacle.y0 < box.y1);
+const blockedBy = (obstacle: Rect) => (box: Rect) =>
+  !(box.x0 < obstacle.x1 && obstacle.x0 < box.x1 && box.y0 < obstacle.y1 && obstacle.y0 < box.y1);
 const covers = (loops: [number, number][][], x: number, y: number) => loops.some((loop) => isInside(loop, x, y));
 
 const conv = rect(0, 0, 90, 24);

@@ -6,7 +6,12 @@ import { lineage } from "../src/provenance";
 import { decode, SceneError } from "../src/scene";
 import { synthetic } from "./synthetic";
 
-const wanted = { columns: [{ name: "body", blocks: 3 }, { name: "detail", blocks: 3 }] };
+const wanted = {
+  columns: [
+    { name: "body", blocks: 3 },
+    { name: "detail", blocks: 3 },
+  ],
+};
 
 test("a decoded scene holds views of the message's buffer, not copies", () => {
   const { header, buffer } = synthetic(wanted);
@@ -24,7 +29,10 @@ test("strings come by number, rows by name", () => {
   assert.equal(scene.nodes.label(row), "conv");
   assert.equal(scene.category(row), "conv");
   assert.equal(scene.modules.path(scene.nodes.module[row]), "detail.1");
-  assert.deepEqual(scene.ancestors(scene.nodes.module[row]).map((module) => scene.modules.path(module)), ["", "detail", "detail.1"]);
+  assert.deepEqual(
+    scene.ancestors(scene.nodes.module[row]).map((module) => scene.modules.path(module)),
+    ["", "detail", "detail.1"],
+  );
   assert.equal(scene.nodeRow("no such node"), -1);
 });
 
@@ -76,6 +84,11 @@ test("steps give what they took and made, and provenance follows them both ways"
   assert.deepEqual(names(scene.stepTaken(1)), ["add_0", "conv_0", "mul_0", "relu_0"]);
   assert.deepEqual(names(scene.stepMade(1)), ["conv2d_with_epilogue_0"]);
   assert.deepEqual(names(lineage(scene, scene.nodeRow("mul_0"), scene.lastStep)), ["conv2d_with_epilogue_0"]);
-  assert.deepEqual(names(lineage(scene, scene.nodeRow("conv2d_with_epilogue_0"), 0)), ["add_0", "conv_0", "mul_0", "relu_0"]);
+  assert.deepEqual(names(lineage(scene, scene.nodeRow("conv2d_with_epilogue_0"), 0)), [
+    "add_0",
+    "conv_0",
+    "mul_0",
+    "relu_0",
+  ]);
   assert.deepEqual(names(lineage(scene, scene.nodeRow("x"), scene.lastStep)), ["x"]);
 });

@@ -5,7 +5,12 @@ import { decode } from "../src/scene";
 import { fuzzy, glob, search } from "../src/search";
 import { synthetic } from "./synthetic";
 
-const { header, buffer } = synthetic({ columns: [{ name: "body", blocks: 12 }, { name: "detail", blocks: 4 }] });
+const { header, buffer } = synthetic({
+  columns: [
+    { name: "body", blocks: 12 },
+    { name: "detail", blocks: 4 },
+  ],
+});
 const scene = decode(header, buffer);
 const ids = (query: string) => search(scene, query).map((hit) => hit.id);
 

@@ -49,11 +49,20 @@ export class StandIn implements Model {
   }
 
   say(message: unknown, buffers: ArrayBuffer[] = []): void {
-    for (const listener of [...this.#listeners]) listener(message, buffers.map((buffer) => new DataView(buffer)));
+    for (const listener of [...this.#listeners])
+      listener(
+        message,
+        buffers.map((buffer) => new DataView(buffer)),
+      );
   }
 
   scene(reason = ""): void {
-    const { header, buffer } = synthetic({ ...this.wanted, closed: this.#closed, enabled: this.#enabled, revision: this.#revision });
+    const { header, buffer } = synthetic({
+      ...this.wanted,
+      closed: this.#closed,
+      enabled: this.#enabled,
+      revision: this.#revision,
+    });
     this.say({ type: "scene", header, reason }, [buffer]);
   }
 
@@ -62,7 +71,19 @@ export class StandIn implements Model {
     switch (request.type) {
       case "ready":
         this.scene();
-        this.say({ type: "parity", revision: this.#revision, state: "fresh", sentence: "Same numbers", parity: { verdict: "close", sentence: "Same numbers", detail: "SQNR 138 dB · max abs 2.4e−7 · fp64 1.02×", outputs: [], notes: [] } });
+        this.say({
+          type: "parity",
+          revision: this.#revision,
+          state: "fresh",
+          sentence: "Same numbers",
+          parity: {
+            verdict: "close",
+            sentence: "Same numbers",
+            detail: "SQNR 138 dB · max abs 2.4e−7 · fp64 1.02×",
+            outputs: [],
+            notes: [],
+          },
+        });
         break;
       case "toggle":
         if (request.enabled) this.#enabled.add(request.pattern);
@@ -97,7 +118,10 @@ export class StandIn implements Model {
           op: "convolution",
           target: "aten.convolution.default",
           kind: "operator",
-          module: [{ path: "detail", type: "Sequential" }, { path: "detail.1", type: "RefineBlock" }],
+          module: [
+            { path: "detail", type: "Sequential" },
+            { path: "detail.1", type: "RefineBlock" },
+          ],
           source: { file: "dsr.py", line: 58, text: "r + 2 * self.conv(x)" },
           output: "f32[1,64,128,128]",
           strides: "1048576, 16384, 128, 1",
@@ -135,8 +159,26 @@ function whyNot(node: string): WhyNot {
         passed: 7,
         total: 11,
         conditions: [
-          { name: "two_dimensional", says: "the convolution is 2-D", part: null, status: "passed", expected: "2", actual: "2", node, sentence: "" },
-          { name: "alpha", says: "alpha is 1", part: "residual", status: "failed", expected: "1", actual: "2", node: `add_${number}`, sentence: "add.alpha = 2, expected 1 (conv is the second operand)" },
+          {
+            name: "two_dimensional",
+            says: "the convolution is 2-D",
+            part: null,
+            status: "passed",
+            expected: "2",
+            actual: "2",
+            node,
+            sentence: "",
+          },
+          {
+            name: "alpha",
+            says: "alpha is 1",
+            part: "residual",
+            status: "failed",
+            expected: "1",
+            actual: "2",
+            node: `add_${number}`,
+            sentence: "add.alpha = 2, expected 1 (conv is the second operand)",
+          },
         ],
         nodes: [node],
         by: null,

@@ -11,7 +11,10 @@ import { synthetic } from "./synthetic";
 // The store's timers are the window's; node has the same functions.
 Object.assign(globalThis, { window: globalThis });
 
-const columns = [{ name: "body", blocks: 3 }, { name: "detail", blocks: 3 }];
+const columns = [
+  { name: "body", blocks: 3 },
+  { name: "detail", blocks: 3 },
+];
 const later = (ms = 20) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function started(): Promise<{ store: Store; model: StandIn }> {
@@ -34,7 +37,12 @@ test("a toggle asks, and the scene that comes back is the answer; the selection 
   const { store, model } = await started();
   store.select(["conv_1"]);
   store.toggle("conv2d_with_epilogue");
-  assert.deepEqual(model.asked.at(-1), { ...model.asked.at(-1), type: "toggle", pattern: "conv2d_with_epilogue", enabled: false });
+  assert.deepEqual(model.asked.at(-1), {
+    ...model.asked.at(-1),
+    type: "toggle",
+    pattern: "conv2d_with_epilogue",
+    enabled: false,
+  });
   await later();
   assert.equal(store.state.scene?.lastStep, 0);
   assert.deepEqual(store.state.selected, ["conv_1"]);
@@ -54,7 +62,10 @@ test("stepping leaves Before for After and comes back; Split compares the step w
   store.setStep(2);
   assert.deepEqual([store.state.view, store.state.step], ["after", 2]);
   store.setView("split");
-  assert.deepEqual(shownSteps(store.state), [{ from: 1, to: 1 }, { from: 2, to: 2 }]);
+  assert.deepEqual(shownSteps(store.state), [
+    { from: 1, to: 1 },
+    { from: 2, to: 2 },
+  ]);
   store.setView("diff");
   assert.deepEqual(shownSteps(store.state), [{ from: 0, to: 5 }]);
   store.setView("after");
@@ -85,7 +96,10 @@ test("a refused request shows its sentence where it arose, and a later success c
     onEvent: () => {},
     onPending: () => {},
     onGone: () => {},
-    ask: (request: Ask) => (refuse && request.type === "move" ? Promise.reject(new Error("fold_batch_norm must come first.")) : Promise.resolve(null as never)),
+    ask: (request: Ask) =>
+      refuse && request.type === "move"
+        ? Promise.reject(new Error("fold_batch_norm must come first."))
+        : Promise.resolve(null as never),
     tell: () => {},
     close: () => {},
   };
@@ -174,7 +188,14 @@ test("a recording answers from what it holds, moves between its scenes, and says
 });
 
 test("the widget's own width decides its class", () => {
-  assert.deepEqual([1200, 1199, 900, 899, 600, 599].map(widthClass), ["wide", "medium", "medium", "narrow", "narrow", "small"]);
+  assert.deepEqual([1200, 1199, 900, 899, 600, 599].map(widthClass), [
+    "wide",
+    "medium",
+    "medium",
+    "narrow",
+    "narrow",
+    "small",
+  ]);
 });
 
 test("a closed kernel is said, and what was asked of it fails instead of waiting for ever", async () => {
@@ -193,7 +214,14 @@ test("travelling to a hidden node opens what hides it and waits for the scene th
   const store = new Store(new KernelClient(model));
   await later();
   let centred = "";
-  store.camera = { fit() {}, fitSelection() {}, zoomBy() {}, zoomTo() {}, centre: (node) => (centred = node), picture: () => Promise.reject(new Error("none")) };
+  store.camera = {
+    fit() {},
+    fitSelection() {},
+    zoomBy() {},
+    zoomTo() {},
+    centre: (node) => (centred = node),
+    picture: () => Promise.reject(new Error("none")),
+  };
   assert.equal(store.state.scene?.nodeVisible(store.state.scene.nodeRow("conv_5")), false);
   await store.travel("conv_5");
   assert.equal(store.state.scene?.nodeVisible(store.state.scene.nodeRow("conv_5")), true);

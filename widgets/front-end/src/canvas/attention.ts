@@ -28,7 +28,8 @@ export class Attention {
     // Only a hovered pattern dims the rest: a focused one may stay focused while one reads elsewhere.
     const dimming = scene.patternRow(hover.pattern ?? "");
     if (this.traced !== null) this.#lit = this.traced;
-    else if (dimming >= 0) this.#lit = new Set(hulls.filter((hull) => hull.pattern === dimming).flatMap((hull) => hull.nodes));
+    else if (dimming >= 0)
+      this.#lit = new Set(hulls.filter((hull) => hull.pattern === dimming).flatMap((hull) => hull.nodes));
     else this.#lit = null;
   }
 
@@ -49,6 +50,8 @@ export class Attention {
   isHullShown(hull: Hull): boolean {
     if (!hull.quiet || hull.pattern === this.pattern) return true;
     if (hull.pattern !== this.scene.patternRow(this.state.whyPattern ?? "")) return false;
-    return this.selected.has(this.scene.matches.anchor[hull.match]) || hull.nodes.some((node) => this.selected.has(node));
+    return (
+      this.selected.has(this.scene.matches.anchor[hull.match]) || hull.nodes.some((node) => this.selected.has(node))
+    );
   }
 }

@@ -23,7 +23,11 @@ export function drawEdges(frame: Frame): void {
   const { shown, theme, attention, routeRows } = frame;
   const grey: Style = { colour: theme.edge, width: 1.25, dash: NONE, alpha: 1 };
   if (attention.dims) {
-    drawBatches(frame, routeRows.filter((row) => shown.routes[row] !== Fate.absent && !isLit(frame, row)), { ...grey, alpha: DIM });
+    drawBatches(
+      frame,
+      routeRows.filter((row) => shown.routes[row] !== Fate.absent && !isLit(frame, row)),
+      { ...grey, alpha: DIM },
+    );
   }
   const lit = attention.dims ? routeRows.filter((row) => isLit(frame, row)) : routeRows;
   const of = (fate: Fate) => lit.filter((row) => shown.routes[row] === fate);
@@ -74,7 +78,14 @@ function traceRoute(context: CanvasRenderingContext2D, scene: Scene, row: number
   } else traceLine(context, scene, first, count, rounded, true);
 }
 
-function traceLine(context: CanvasRenderingContext2D, scene: Scene, first: number, count: number, rounded: boolean, arrow: boolean): void {
+function traceLine(
+  context: CanvasRenderingContext2D,
+  scene: Scene,
+  first: number,
+  count: number,
+  rounded: boolean,
+  arrow: boolean,
+): void {
   const { x, y } = scene.points;
   const last = first + count - 1;
   if (count < 2) return;
@@ -86,7 +97,13 @@ function traceLine(context: CanvasRenderingContext2D, scene: Scene, first: numbe
     }
     const before = Math.abs(x[i] - x[i - 1]) + Math.abs(y[i] - y[i - 1]);
     const after = Math.abs(x[i + 1] - x[i]) + Math.abs(y[i + 1] - y[i]);
-    context.arcTo(x[i], y[i], x[i + 1], y[i + 1], Math.min(RADIUS, before / (i === first + 1 ? 1 : 2), after / (i === last - 1 ? 1 : 2)));
+    context.arcTo(
+      x[i],
+      y[i],
+      x[i + 1],
+      y[i + 1],
+      Math.min(RADIUS, before / (i === first + 1 ? 1 : 2), after / (i === last - 1 ? 1 : 2)),
+    );
   }
   // The line ends inside the arrow, so that its square end does not show at the tip.
   const dx = Math.sign(x[last] - x[last - 1]);
@@ -134,20 +151,34 @@ export function stubsOf(frame: Frame, rows: readonly number[]): Stub[] {
     const half = routes.points[row] >> 1;
     for (const direction of ["out", "in"] as const) {
       const at = direction === "out" ? first + half - 1 : first + half;
-      const far = direction === "out" ? { row: routes.dst[row], module: routes.dst_module[row] !== 0 } : { row: routes.src[row], module: routes.src_module[row] !== 0 };
+      const far =
+        direction === "out"
+          ? { row: routes.dst[row], module: routes.dst_module[row] !== 0 }
+          : { row: routes.src[row], module: routes.src_module[row] !== 0 };
       const key = `${direction} ${Math.round(points.x[at])} ${Math.round(points.y[at])}`;
       const stub = stubs.get(key);
       if (stub !== undefined) {
         stub.far.push(far);
         stub.routes.push(row);
-      } else stubs.set(key, { x: points.x[at], y: points.y[at], w: 0, h: PILL, far: [far], routes: [row], direction, text: "" });
+      } else
+        stubs.set(key, {
+          x: points.x[at],
+          y: points.y[at],
+          w: 0,
+          h: PILL,
+          far: [far],
+          routes: [row],
+          direction,
+          text: "",
+        });
     }
   }
   const label = font(10.5, frame.theme.ui);
   for (const stub of stubs.values()) {
     const [one] = stub.far;
     const others = new Set(stub.far.map((far) => far.row)).size - 1;
-    stub.text = frame.text.fit(one === undefined ? "" : farName(scene, one), 120, label) + (others > 0 ? ` +${others}` : "");
+    stub.text =
+      frame.text.fit(one === undefined ? "" : farName(scene, one), 120, label) + (others > 0 ? ` +${others}` : "");
     stub.w = frame.text.width(plain(stub.text), label) + 24;
   }
   return [...stubs.values()];

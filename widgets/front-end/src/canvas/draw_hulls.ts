@@ -97,7 +97,15 @@ function drawTag(frame: Frame, hull: Hull): void {
   const near = hull.style === "dashed";
   const short = frame.detail < Detail.labels;
   const count = `${scene.matches.passed[hull.match]}/${scene.matches.total[hull.match]}`;
-  const text = near ? (short ? count : scene.verdict(hull.match) === "declined" ? `${number} declined` : `${number} near ${count}`) : hull.style === "dotted" ? `⊘ ${number}` : number;
+  const text = near
+    ? short
+      ? count
+      : scene.verdict(hull.match) === "declined"
+        ? `${number} declined`
+        : `${number} near ${count}`
+    : hull.style === "dotted"
+      ? `⊘ ${number}`
+      : number;
   const hollow = hull.style !== "solid";
   const colour = hullColour(frame, hull);
   const label = font(10.5, theme.ui, 600);
@@ -136,12 +144,14 @@ function drawTag(frame: Frame, hull: Hull): void {
 /** The left end of the topmost line, and the right end of the lowest. */
 function topLeft(hull: Hull): [number, number] {
   let best: [number, number] = [Infinity, Infinity];
-  for (const loop of hull.loops()) for (const [x, y] of loop) if (y < best[1] || (y === best[1] && x < best[0])) best = [x, y];
+  for (const loop of hull.loops())
+    for (const [x, y] of loop) if (y < best[1] || (y === best[1] && x < best[0])) best = [x, y];
   return best;
 }
 
 function lowest(hull: Hull): [number, number] {
   let best: [number, number] = [-Infinity, -Infinity];
-  for (const loop of hull.loops()) for (const [x, y] of loop) if (y > best[1] || (y === best[1] && x > best[0])) best = [x, y];
+  for (const loop of hull.loops())
+    for (const [x, y] of loop) if (y > best[1] || (y === best[1] && x > best[0])) best = [x, y];
   return best;
 }

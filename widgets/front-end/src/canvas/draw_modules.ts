@@ -28,7 +28,12 @@ export function drawModules(frame: Frame): void {
   context.lineWidth = Math.max(1, px);
   for (const row of frame.moduleRows) {
     if (scene.modules.path(row) === "") continue; // the root is the whole pane
-    const [x, y, w, h] = [modules.x[row] as number, modules.y[row] as number, modules.w[row] as number, modules.h[row] as number];
+    const [x, y, w, h] = [
+      modules.x[row] as number,
+      modules.y[row] as number,
+      modules.w[row] as number,
+      modules.h[row] as number,
+    ];
     roundRect(context, x, y, w, h, RADIUS);
     context.fillStyle = depth[row] % 2 === 1 ? theme.group : theme.group2;
     context.fill();
@@ -58,7 +63,10 @@ function drawHeader(frame: Frame, row: number): void {
   const h = modules.h[row] as number;
   // Seen from afar a name keeps a readable size as long as its box has room for it.
   // An open one's header must not run into what is below it.
-  const scale = Math.max(1, Math.min(10.5 / 11 / zoom, (h * 0.8) / HEADER, open && frame.detail > Detail.blocks ? 1.5 : 40));
+  const scale = Math.max(
+    1,
+    Math.min(10.5 / 11 / zoom, (h * 0.8) / HEADER, open && frame.detail > Detail.blocks ? 1.5 : 40),
+  );
   if (11 * scale * zoom * frame.ratio < 9 || w * zoom < 44) return;
   const middle = open || h < HEADER * scale * 1.5 ? y + Math.min(h, HEADER * scale) / 2 : y + h / 2;
 

@@ -35,7 +35,12 @@ function drawBlocks(frame: Frame): void {
     const fate = shown.nodes[row];
     if (fate === Fate.absent) continue;
     const lit = frame.attention.isLit(row);
-    const colour = shown.comparing && fate !== Fate.unchanged ? (fate === Fate.added ? theme.pass : theme.fail) : fillOf(frame, row).spine;
+    const colour =
+      shown.comparing && fate !== Fate.unchanged
+        ? fate === Fate.added
+          ? theme.pass
+          : theme.fail
+        : fillOf(frame, row).spine;
     const key = lit ? colour : `${colour} dim`;
     const rows = byColour.get(key);
     if (rows === undefined) byColour.set(key, [row]);
@@ -48,7 +53,12 @@ function drawBlocks(frame: Frame): void {
     context.beginPath();
     for (const row of rows) {
       const constant = scene.nodes.kind[row] === Kind.constant ? 0.6 : 1;
-      context.rect(nodes.x[row] as number, nodes.y[row] as number, (nodes.w[row] as number) * constant, (nodes.h[row] as number) * constant);
+      context.rect(
+        nodes.x[row] as number,
+        nodes.y[row] as number,
+        (nodes.w[row] as number) * constant,
+        (nodes.h[row] as number) * constant,
+      );
     }
     context.fill();
   }

@@ -15,13 +15,22 @@ export function drawOverlay(frame: Frame, fault: number): void {
   const { attention, shown, routeRows, theme } = frame;
   const looked = routeRows.filter((row) => isLookedAt(frame, row) || leadsTo(frame, row, fault));
   if (frame.detail >= Detail.boxes) {
-    drawRoutes(frame, looked.filter((row) => !leadsTo(frame, row, fault)), { colour: theme.accent, width: 1.75, dash: NONE, alpha: 1 });
-    drawRoutes(frame, looked.filter((row) => leadsTo(frame, row, fault)), { colour: theme.fail, width: 2, dash: NONE, alpha: 1 });
+    drawRoutes(
+      frame,
+      looked.filter((row) => !leadsTo(frame, row, fault)),
+      { colour: theme.accent, width: 1.75, dash: NONE, alpha: 1 },
+    );
+    drawRoutes(
+      frame,
+      looked.filter((row) => leadsTo(frame, row, fault)),
+      { colour: theme.fail, width: 2, dash: NONE, alpha: 1 },
+    );
   }
   drawProvenance(frame);
   drawCounterparts(frame);
   if (attention.hovered >= 0 && shown.nodes[attention.hovered] !== Fate.absent) drawHover(frame, attention.hovered);
-  for (const row of attention.selected) if (row >= 0 && shown.nodes[row] !== Fate.absent) drawRing(frame, row, theme.accent, 2, RING_GAP);
+  for (const row of attention.selected)
+    if (row >= 0 && shown.nodes[row] !== Fate.absent) drawRing(frame, row, theme.accent, 2, RING_GAP);
   if (fault >= 0 && shown.nodes[fault] !== Fate.absent) drawFault(frame, fault);
   drawEdgeLabels(frame, looked, true);
 }
@@ -33,7 +42,8 @@ function drawCounterparts(frame: Frame): void {
   context.setLineDash(COUNTERPART);
   for (const node of new Set([...attention.selected, attention.hovered])) {
     if (node < 0 || scene.nodeAlive(node, shown.to)) continue;
-    for (const other of lineage(scene, node, shown.to)) if (shown.nodes[other] !== Fate.absent) drawRing(frame, other, theme.accent, 2, RING_GAP);
+    for (const other of lineage(scene, node, shown.to))
+      if (shown.nodes[other] !== Fate.absent) drawRing(frame, other, theme.accent, 2, RING_GAP);
   }
   context.setLineDash(NONE);
 }
@@ -50,7 +60,14 @@ function isLookedAt(frame: Frame, row: number): boolean {
 function leadsTo(frame: Frame, row: number, fault: number): boolean {
   const { shown, scene } = frame;
   const { src, dst, src_module, dst_module } = scene.routes;
-  return fault >= 0 && shown.routes[row] !== Fate.absent && dst_module[row] === 0 && dst[row] === fault && src_module[row] === 0 && frame.attention.selected.has(src[row]);
+  return (
+    fault >= 0 &&
+    shown.routes[row] !== Fate.absent &&
+    dst_module[row] === 0 &&
+    dst[row] === fault &&
+    src_module[row] === 0 &&
+    frame.attention.selected.has(src[row])
+  );
 }
 
 function drawHover(frame: Frame, row: number): void {
@@ -162,7 +179,8 @@ export function drawEdgeLabels(frame: Frame, rows: readonly number[], looked: bo
     const edge = routes.edge[row];
     const last = routes.point[row] + routes.points[row] - 1;
     const into = edge < 0 || routes.dst_module[row] ? "" : edges.arg(edge);
-    if (into !== "" && Math.abs(points.y[last] - points.y[last - 1]) >= (looked ? 14 : 22)) put(into, points.x[last], points.y[last] - 11);
+    if (into !== "" && Math.abs(points.y[last] - points.y[last - 1]) >= (looked ? 14 : 22))
+      put(into, points.x[last], points.y[last] - 11);
     if (routes.src_module[row] || routes.stub[row]) continue;
     const shape = nodes.shape(routes.src[row]);
     const across = looked ? 10 : Math.min(150, text.width(shape.slice(0, 60), label)) + 24;

@@ -45,7 +45,14 @@ export function font(size: number, family: string, weight: 400 | 600 | 700 = 400
   return `${weight} ${size}px ${family}`;
 }
 
-export function roundRect(context: CanvasRenderingContext2D, x: number, y: number, w: number, h: number, radius: number): void {
+export function roundRect(
+  context: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  w: number,
+  h: number,
+  radius: number,
+): void {
   context.beginPath();
   context.roundRect(x, y, w, h, Math.min(radius, w / 2, h / 2));
 }

@@ -24,7 +24,10 @@ export class Framing {
     if (pane === undefined || world == null) return;
     const target = Camera.fitting(world, pane.width, pane.height, 24);
     const close = (a: number, b: number) => Math.abs(a - b) < 2 / target.zoom;
-    const already = Math.abs(pane.camera.zoom / target.zoom - 1) < 0.01 && close(pane.camera.x, target.x) && close(pane.camera.y, target.y);
+    const already =
+      Math.abs(pane.camera.zoom / target.zoom - 1) < 0.01 &&
+      close(pane.camera.x, target.x) &&
+      close(pane.camera.y, target.y);
     if (already && this.store.state.selected.length > 0) this.fitSelection();
     else this.#glide(target);
   }
@@ -58,7 +61,11 @@ export class Framing {
     const inset = 40 / camera.zoom;
     const height = pane.height - this.#covered(pane);
     const window = camera.window(pane.width, height);
-    const inView = box.x0 >= window.x0 + inset && box.x1 <= window.x1 - inset && box.y0 >= window.y0 + inset && box.y1 <= window.y1 - inset;
+    const inView =
+      box.x0 >= window.x0 + inset &&
+      box.x1 <= window.x1 - inset &&
+      box.y0 >= window.y0 + inset &&
+      box.y1 <= window.y1 - inset;
     if (inView && (!always || camera.zoom >= 0.6)) return;
     const target = new Camera();
     // From afar a node cannot be read: come nearer.
@@ -76,7 +83,8 @@ export class Framing {
     const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 12, 0.82);
     // Of a graph that is wider than the pane, what it begins with is in the middle.
     const top = pane.shown === null ? null : topmost(pane.shown);
-    if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.width) camera.x = top - (pane.width - 40) / 2 / camera.zoom;
+    if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.width)
+      camera.x = top - (pane.width - 40) / 2 / camera.zoom;
     for (const one of this.panes()) {
       one.camera.copyFrom(camera);
       one.moved();

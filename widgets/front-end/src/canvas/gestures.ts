@@ -39,7 +39,8 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
     };
   };
   // The minimap lies over the pane and answers for itself. (A captured pointer's events come from the pane itself.)
-  const isOurs = (event: globalThis.Event) => event.target instanceof Element && event.target.closest(".ls-minimap") === null;
+  const isOurs = (event: globalThis.Event) =>
+    event.target instanceof Element && event.target.closest(".ls-minimap") === null;
 
   const down = (event: PointerEvent) => {
     if (!isOurs(event) || (event.pointerType === "mouse" && event.button > 1)) return;
@@ -62,7 +63,8 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
       const now = Math.hypot(event.clientX - other.x, event.clientY - other.y);
       const box = element.getBoundingClientRect();
       camera.pan((event.clientX - last.x) / 2, (event.clientY - last.y) / 2);
-      if (before > 0) camera.zoomAt(now / before, (event.clientX + other.x) / 2 - box.left, (event.clientY + other.y) / 2 - box.top);
+      if (before > 0)
+        camera.zoomAt(now / before, (event.clientX + other.x) / 2 - box.left, (event.clientY + other.y) / 2 - box.top);
       dragging = true;
     } else if (dragging || (start !== null && Math.hypot(event.clientX - start.x, event.clientY - start.y) >= DRAG)) {
       if (!dragging) {
@@ -83,7 +85,8 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
   const up = (event: PointerEvent) => {
     if (!pointers.delete(event.pointerId)) return;
     element.classList.remove("ls-dragging");
-    if (pointers.size === 0 && !dragging && event.type === "pointerup" && event.button === 0) handlers.click(place(event));
+    if (pointers.size === 0 && !dragging && event.type === "pointerup" && event.button === 0)
+      handlers.click(place(event));
     if (pointers.size === 0) start = null;
   };
 
@@ -96,7 +99,8 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
     event.preventDefault();
     event.stopPropagation();
     pane.stopGliding();
-    const unit = event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : event.deltaMode === WheelEvent.DOM_DELTA_PAGE ? 400 : 1;
+    const unit =
+      event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : event.deltaMode === WheelEvent.DOM_DELTA_PAGE ? 400 : 1;
     if (event.shiftKey) camera.pan(-(event.deltaX || event.deltaY) * unit, 0);
     else {
       const { x, y } = place(event);

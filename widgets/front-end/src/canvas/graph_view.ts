@@ -52,7 +52,8 @@ export class GraphView {
       zoomBy: (factor: number) => this.#framing.zoomBy(factor),
       zoomTo: (zoom: number) => this.#framing.zoomTo(zoom),
       centre: (node: string, always?: boolean) => this.#framing.centre(node, always),
-      picture: () => this.#sides[0]?.pane.picture() ?? Promise.reject(new Error("There is no graph to take a picture of.")),
+      picture: () =>
+        this.#sides[0]?.pane.picture() ?? Promise.reject(new Error("There is no graph to take a picture of.")),
     };
     store.camera = camera;
     this.#zoomer = new Zoomer(camera);
@@ -81,7 +82,8 @@ export class GraphView {
   hitTest(clientX: number, clientY: number): Hit | null {
     for (const { pane } of this.#sides) {
       const box = pane.element.getBoundingClientRect();
-      if (clientX >= box.left && clientX < box.right && clientY >= box.top && clientY < box.bottom) return pane.hitTest(clientX - box.left, clientY - box.top);
+      if (clientX >= box.left && clientX < box.right && clientY >= box.top && clientY < box.bottom)
+        return pane.hitTest(clientX - box.left, clientY - box.top);
     }
     return null;
   }
@@ -101,14 +103,31 @@ export class GraphView {
     const { scene } = state;
     if (scene === null) return;
     const sceneChanged = scene !== before.scene;
-    const viewChanged = sceneChanged || state.view !== before.view || state.step !== before.step || state.teaching !== before.teaching || state.showConstants !== before.showConstants;
+    const viewChanged =
+      sceneChanged ||
+      state.view !== before.view ||
+      state.step !== before.step ||
+      state.teaching !== before.teaching ||
+      state.showConstants !== before.showConstants;
     const selectionChanged = state.selected !== before.selected;
     if (viewChanged && state.view !== before.view) this.#arrange(state);
     if (viewChanged || (selectionChanged && !state.showConstants)) this.#showAll(state, before);
-    const attended = selectionChanged || state.hover !== before.hover || state.focusedPattern !== before.focusedPattern || state.traced !== before.traced || state.whyNot !== before.whyNot || state.whyPattern !== before.whyPattern || state.currentModule !== before.currentModule;
+    const attended =
+      selectionChanged ||
+      state.hover !== before.hover ||
+      state.focusedPattern !== before.focusedPattern ||
+      state.traced !== before.traced ||
+      state.whyNot !== before.whyNot ||
+      state.whyPattern !== before.whyPattern ||
+      state.currentModule !== before.currentModule;
     if (attended && !viewChanged) {
       // What is hovered on the canvas lives on the overlay; a pattern dims or shows what is below.
-      const below = selectionChanged || state.hover.pattern !== before.hover.pattern || state.focusedPattern !== before.focusedPattern || state.traced !== before.traced || state.whyPattern !== before.whyPattern;
+      const below =
+        selectionChanged ||
+        state.hover.pattern !== before.hover.pattern ||
+        state.focusedPattern !== before.focusedPattern ||
+        state.traced !== before.traced ||
+        state.whyPattern !== before.whyPattern;
       for (const { pane } of this.#sides) {
         pane.fault = faultOf(scene, state);
         pane.attend(state, this.#theme, below);
@@ -116,13 +135,18 @@ export class GraphView {
     }
     if (viewChanged || selectionChanged || state.currentModule !== before.currentModule) this.#mirrorSoon();
     // In the why-not focus the panes have another width, from the next frame on.
-    if (state.whyFocus && (!before.whyFocus || state.whyNot !== before.whyNot || state.whyPattern !== before.whyPattern)) {
+    if (
+      state.whyFocus &&
+      (!before.whyFocus || state.whyNot !== before.whyNot || state.whyPattern !== before.whyPattern)
+    ) {
       cancelAnimationFrame(this.#explaining);
       this.#explaining = requestAnimationFrame(() => this.#framing.explanation(this.store.state));
     }
     const [first] = state.selected;
     if (selectionChanged && first !== undefined && state.width === "narrow") this.#framing.centre(first);
-    const steps = state.step !== before.step && (state.teaching || state.playing || (state.view === "split" && before.view === "split"));
+    const steps =
+      state.step !== before.step &&
+      (state.teaching || state.playing || (state.view === "split" && before.view === "split"));
     if ((steps || (state.teaching && !before.teaching)) && !sceneChanged) this.#framing.step(state);
   }
 
@@ -139,7 +163,16 @@ export class GraphView {
       pane.fault = faultOf(scene, state);
       if (newLayout && old !== null && pane.shown !== null) keepPlace(pane, old, scene, state);
       pane.show(makeShown(scene, shownStep, state), state, this.#theme, newLayout);
-      title.textContent = steps.length > 1 ? (i === 0 ? (shownStep.to === 0 ? "Before" : `Before, step ${shownStep.to}`) : shownStep.to === scene.lastStep ? "After" : `After, step ${shownStep.to}`) : "";
+      title.textContent =
+        steps.length > 1
+          ? i === 0
+            ? shownStep.to === 0
+              ? "Before"
+              : `Before, step ${shownStep.to}`
+            : shownStep.to === scene.lastStep
+              ? "After"
+              : `After, step ${shownStep.to}`
+          : "";
     });
     if (newLayout && old !== null) this.#animateLayout(old, scene);
     this.#framed ||= this.#framing.first();
@@ -188,7 +221,8 @@ export class GraphView {
       doubleClick: (place) => this.#click(pane, place, "double"),
       menu: (place) => this.#openMenu(pane, place),
       // Scrolling past the widget must not be caught: the wheel zooms once the graph is used, or with Ctrl.
-      takesWheel: (event) => event.ctrlKey || event.metaKey || this.root.contains(document.activeElement) || !this.store.state.live,
+      takesWheel: (event) =>
+        event.ctrlKey || event.metaKey || this.root.contains(document.activeElement) || !this.store.state.live,
     });
     pane.onMoved = () => this.#moved(pane);
     pane.onDrawn = () => {
@@ -225,20 +259,33 @@ export class GraphView {
     const { state } = this.store;
     const hit = place === null ? null : pane.hitTest(place.x, place.y);
     this.store.hover(hoverOf(hit));
-    pane.element.classList.toggle("ls-pointing", hit !== null && hit.kind !== "edge" && (hit.kind !== "module" || hit.header));
+    pane.element.classList.toggle(
+      "ls-pointing",
+      hit !== null && hit.kind !== "edge" && (hit.kind !== "module" || hit.header),
+    );
     const box = pane.element.getBoundingClientRect();
     const here = this.element.getBoundingClientRect();
-    this.#tip.show(this.#menu.open ? null : hit, state.scene, state, (place?.x ?? 0) + box.left - here.left, (place?.y ?? 0) + box.top - here.top);
+    this.#tip.show(
+      this.#menu.open ? null : hit,
+      state.scene,
+      state,
+      (place?.x ?? 0) + box.left - here.left,
+      (place?.y ?? 0) + box.top - here.top,
+    );
   }
 
   #click(pane: Pane, place: PointerPlace, how: "click" | "double"): void {
     this.#menu.hide(false);
-    if (!this.root.contains(document.activeElement) || document.activeElement?.closest(".ls-graph") === null) this.root.focus({ preventScroll: true });
+    if (!this.root.contains(document.activeElement) || document.activeElement?.closest(".ls-graph") === null)
+      this.root.focus({ preventScroll: true });
     this.#tip.show(null, null, this.store.state, 0, 0);
     const { camera } = pane;
     act(this.store, pane.hitTest(place.x, place.y), how, place.additive, (row) => {
       const { x, y } = this.store.state.scene?.modules ?? { x: [], y: [] };
-      return camera.toScreenX(x[row] ?? 0) + 20 * Math.max(1, camera.zoom) >= place.x && camera.toScreenY(y[row] ?? 0) + 24 * Math.max(1, camera.zoom) >= place.y;
+      return (
+        camera.toScreenX(x[row] ?? 0) + 20 * Math.max(1, camera.zoom) >= place.x &&
+        camera.toScreenY(y[row] ?? 0) + 24 * Math.max(1, camera.zoom) >= place.y
+      );
     });
   }
 
@@ -246,7 +293,12 @@ export class GraphView {
     const here = this.element.getBoundingClientRect();
     this.#tip.show(null, null, this.store.state, 0, 0);
     if (!this.root.contains(document.activeElement)) this.root.focus({ preventScroll: true });
-    this.#menu.show(pane.hitTest(place.x, place.y), this.store.state, place.clientX - here.left, place.clientY - here.top);
+    this.#menu.show(
+      pane.hitTest(place.x, place.y),
+      this.store.state,
+      place.clientX - here.left,
+      place.clientY - here.top,
+    );
   }
 
   #themeChanged(): void {

@@ -19,15 +19,31 @@ export type Hit =
   | { kind: "module"; path: string; row: number; header: boolean };
 
 /** What lies topmost at a layout point; `slack` is how near counts for thin things, in layout units. */
-export function hitTest(shown: Shown, attention: Attention | null, stubs: readonly Stub[], x: number, y: number, zoom: number, slack: number): Hit | null {
+export function hitTest(
+  shown: Shown,
+  attention: Attention | null,
+  stubs: readonly Stub[],
+  x: number,
+  y: number,
+  zoom: number,
+  slack: number,
+): Hit | null {
   const { scene } = shown;
   const point: Rect = { x0: x - slack, y0: y - slack, x1: x + slack, y1: y + slack };
   const stub = stubs.find((one) => Math.abs(one.x - x) <= one.w / 2 && Math.abs(one.y - y) <= one.h / 2);
   if (stub !== undefined) {
-    const far = stub.far.map(({ row, module }) => ({ id: module ? scene.modules.path(row) : scene.nodes.id(row), module }));
+    const far = stub.far.map(({ row, module }) => ({
+      id: module ? scene.modules.path(row) : scene.nodes.id(row),
+      module,
+    }));
     return { kind: "stub", far, text: stub.text };
   }
-  return nodeAt(shown, x, y) ?? matchAt(shown, attention, x, y, point, zoom, slack) ?? edgeAt(shown, x, y, point, slack) ?? moduleAt(scene, x, y);
+  return (
+    nodeAt(shown, x, y) ??
+    matchAt(shown, attention, x, y, point, zoom, slack) ??
+    edgeAt(shown, x, y, point, slack) ??
+    moduleAt(scene, x, y)
+  );
 }
 
 export function nodeAt(shown: Shown, x: number, y: number): Hit | null {
@@ -39,7 +55,15 @@ export function nodeAt(shown: Shown, x: number, y: number): Hit | null {
   return found < 0 ? null : { kind: "node", id: scene.nodes.id(found), row: found };
 }
 
-function matchAt(shown: Shown, attention: Attention | null, x: number, y: number, point: Rect, zoom: number, slack: number): Hit | null {
+function matchAt(
+  shown: Shown,
+  attention: Attention | null,
+  x: number,
+  y: number,
+  point: Rect,
+  zoom: number,
+  slack: number,
+): Hit | null {
   if (detailAt(zoom) === Detail.blocks) return null;
   const { scene } = shown;
   let found: Hit | null = null;
@@ -47,7 +71,9 @@ function matchAt(shown: Shown, attention: Attention | null, x: number, y: number
     const hull = shown.hulls.list[position];
     if (hull === undefined || attention?.isHullShown(hull) === false) return;
     // Of a filled hull the inside counts, of the others their line.
-    const touched = hull.loops().some((loop) => (hull.style === "solid" ? isInside(loop, x, y) : isNearLoop(loop, x, y, slack)));
+    const touched = hull
+      .loops()
+      .some((loop) => (hull.style === "solid" ? isInside(loop, x, y) : isNearLoop(loop, x, y, slack)));
     if (!touched) return;
     const anchor = scene.nodes.id(scene.matches.anchor[hull.match]);
     found = { kind: "match", match: hull.match, pattern: scene.patterns[hull.pattern]?.name ?? "", anchor };

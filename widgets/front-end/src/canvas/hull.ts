@@ -30,7 +30,8 @@ export function hullLoops(nodes: readonly Rect[], padding: number, isFree: (box:
   for (let i = 0; i + 1 < bands.length; i++) align(bands[i] ?? [], bands[i + 1] ?? [], isFree);
   const boxes = bands.flat();
   for (let i = 0; i + 1 < bands.length; i++) {
-    for (const upper of bands[i] ?? []) for (const lower of bands[i + 1] ?? []) boxes.push(...corridor(upper, lower, padding, isFree));
+    for (const upper of bands[i] ?? [])
+      for (const lower of bands[i + 1] ?? []) boxes.push(...corridor(upper, lower, padding, isFree));
   }
   return outline(boxes);
 }
@@ -41,7 +42,8 @@ function layers(nodes: readonly Rect[]): Rect[][] {
   for (const node of [...nodes].sort((a, b) => a.y0 - b.y0)) {
     const row = rows[rows.length - 1];
     const first = row?.[0];
-    if (row !== undefined && first !== undefined && Math.min(first.y1, node.y1) - node.y0 >= (node.y1 - node.y0) / 2) row.push(node);
+    if (row !== undefined && first !== undefined && Math.min(first.y1, node.y1) - node.y0 >= (node.y1 - node.y0) / 2)
+      row.push(node);
     else rows.push([node]);
   }
   return rows;
@@ -51,7 +53,15 @@ function cutRow(row: readonly Rect[], padding: number, isFree: (box: Rect) => bo
   const bands: Rect[] = [];
   for (const node of [...row].sort((a, b) => a.x0 - b.x0)) {
     const band = bands[bands.length - 1];
-    const gap = band === undefined ? null : { x0: band.x1 - padding, y0: Math.min(band.y0 + padding, node.y0), x1: node.x0, y1: Math.max(band.y1 - padding, node.y1) };
+    const gap =
+      band === undefined
+        ? null
+        : {
+            x0: band.x1 - padding,
+            y0: Math.min(band.y0 + padding, node.y0),
+            x1: node.x0,
+            y1: Math.max(band.y1 - padding, node.y1),
+          };
     if (band !== undefined && gap !== null && (gap.x1 <= gap.x0 || isFree(gap))) {
       band.x1 = Math.max(band.x1, node.x1 + padding);
       band.y0 = Math.min(band.y0, node.y0 - padding);
@@ -129,10 +139,12 @@ export function outline(boxes: readonly Rect[]): Loop[] {
   const covered = new Uint8Array(Math.max(0, columns * (ys.length - 1)));
   for (const box of boxes) {
     for (let row = ys.indexOf(box.y0); (ys[row] ?? Infinity) < box.y1; row++) {
-      for (let column = xs.indexOf(box.x0); (xs[column] ?? Infinity) < box.x1; column++) covered[row * columns + column] = 1;
+      for (let column = xs.indexOf(box.x0); (xs[column] ?? Infinity) < box.x1; column++)
+        covered[row * columns + column] = 1;
     }
   }
-  const filled = (column: number, row: number) => column >= 0 && column < columns && row >= 0 && row < ys.length - 1 && covered[row * columns + column] === 1;
+  const filled = (column: number, row: number) =>
+    column >= 0 && column < columns && row >= 0 && row < ys.length - 1 && covered[row * columns + column] === 1;
 
   // Border edges by start corner, with the covered side on their right.
   const from = new Map<number, number[]>();
@@ -189,7 +201,11 @@ export function roundedLoop(path: Pen, loop: Loop, radius: number): void {
     const [ax, ay] = at(i - 1);
     const [bx, by] = at(i);
     const [cx, cy] = at(i + 1);
-    const fitting = Math.min(radius, (Math.abs(bx - ax) + Math.abs(by - ay)) / 2, (Math.abs(cx - bx) + Math.abs(cy - by)) / 2);
+    const fitting = Math.min(
+      radius,
+      (Math.abs(bx - ax) + Math.abs(by - ay)) / 2,
+      (Math.abs(cx - bx) + Math.abs(cy - by)) / 2,
+    );
     path.arcTo(bx, by, cx, cy, fitting);
     path.lineTo((bx + cx) / 2, (by + cy) / 2);
   }

@@ -64,7 +64,8 @@ export class Hulls {
       const nodes = nodesOfMatch(scene, match, steps).filter(isDrawn);
       const box = union(nodes.map((node) => boxOfNode(scene, node)));
       if (box === null) continue;
-      if (style === "solid" && scene.patterns[scene.matches.pattern[match]]?.name !== "core_aten") for (const node of nodes) applied.add(node);
+      if (style === "solid" && scene.patterns[scene.matches.pattern[match]]?.name !== "core_aten")
+        for (const node of nodes) applied.add(node);
       this.list.push(makeHull(scene, match, style, nodes, box, isDrawn));
     }
     // Where another pattern took the anchor, or a nearer miss stands there, a near miss is drawn only when asked for.
@@ -79,7 +80,10 @@ export class Hulls {
       const anchor = scene.matches.anchor[hull.match];
       // What only brings the program into form touches nearly every node: shown when asked for.
       const forms = scene.patterns[hull.pattern]?.name === "core_aten";
-      hull.quiet = forms || hull.style === "would" || (hull.style === "dashed" && (applied.has(anchor) || nearest.get(anchor) !== hull || hull.nodes.length < 2));
+      hull.quiet =
+        forms ||
+        hull.style === "would" ||
+        (hull.style === "dashed" && (applied.has(anchor) || nearest.get(anchor) !== hull || hull.nodes.length < 2));
       for (const node of hull.nodes) {
         const there = this.byNode.get(node);
         if (there === undefined) this.byNode.set(node, [position]);
@@ -102,7 +106,14 @@ function boxOfNode(scene: Scene, node: number): Rect {
   return rect(x[node], y[node], w[node], h[node]);
 }
 
-function makeHull(scene: Scene, match: number, style: HullStyle, nodes: number[], box: Rect, isDrawn: (node: number) => boolean): Hull {
+function makeHull(
+  scene: Scene,
+  match: number,
+  style: HullStyle,
+  nodes: number[],
+  box: Rect,
+  isDrawn: (node: number) => boolean,
+): Hull {
   const pattern = scene.matches.pattern[match];
   const double = (scene.patterns[pattern]?.color ?? 0) % 12 >= 6;
   // A hull that lies within another's keeps inside it.

@@ -17,7 +17,13 @@ export function hoverOf(hit: Hit | null): Partial<Hover> {
 }
 
 /** `onTriangle` tells whether the click was on a module's triangle, which opens and closes with one click. */
-export function act(store: Store, hit: Hit | null, how: "click" | "double", additive: boolean, onTriangle: (module: number) => boolean): void {
+export function act(
+  store: Store,
+  hit: Hit | null,
+  how: "click" | "double",
+  additive: boolean,
+  onTriangle: (module: number) => boolean,
+): void {
   const { state } = store;
   const { scene } = state;
   if (scene === null) return;
@@ -25,7 +31,10 @@ export function act(store: Store, hit: Hit | null, how: "click" | "double", addi
     case "node":
       if (how === "double") store.camera?.fitSelection();
       else if (!additive) store.select([hit.id]);
-      else store.select(state.selected.includes(hit.id) ? state.selected.filter((id) => id !== hit.id) : [...state.selected, hit.id]);
+      else
+        store.select(
+          state.selected.includes(hit.id) ? state.selected.filter((id) => id !== hit.id) : [...state.selected, hit.id],
+        );
       break;
     case "match":
       if (how === "click") {

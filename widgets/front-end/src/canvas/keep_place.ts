@@ -16,9 +16,11 @@ export function keepPlace(pane: Pane, old: Scene, scene: Scene, state: State): v
     return true;
   };
   const current = state.currentModule;
-  if (current !== null && shift(moduleAt(old, old.moduleRow(current)), moduleAt(scene, scene.moduleRow(current)))) return;
+  if (current !== null && shift(moduleAt(old, old.moduleRow(current)), moduleAt(scene, scene.moduleRow(current))))
+    return;
   const selected = state.selected[0];
-  if (selected !== undefined && shift(nodeAt(old, old.nodeRow(selected)), nodeAt(scene, scene.nodeRow(selected)))) return;
+  if (selected !== undefined && shift(nodeAt(old, old.nodeRow(selected)), nodeAt(scene, scene.nodeRow(selected))))
+    return;
 
   let nearest = Infinity;
   let best: [{ x: number; y: number }, { x: number; y: number }] | null = null;
@@ -30,8 +32,10 @@ export function keepPlace(pane: Pane, old: Scene, scene: Scene, state: State): v
       best = [from, to];
     }
   };
-  for (let row = 1; row < old.modules.length; row++) if (old.moduleVisible(row)) consider(moduleAt(old, row), moduleAt(scene, scene.moduleRow(old.modules.path(row))));
-  for (let row = 0; row < old.nodes.length; row++) if (old.nodeVisible(row)) consider(nodeAt(old, row), nodeAt(scene, scene.nodeRow(old.nodes.id(row))));
+  for (let row = 1; row < old.modules.length; row++)
+    if (old.moduleVisible(row)) consider(moduleAt(old, row), moduleAt(scene, scene.moduleRow(old.modules.path(row))));
+  for (let row = 0; row < old.nodes.length; row++)
+    if (old.nodeVisible(row)) consider(nodeAt(old, row), nodeAt(scene, scene.nodeRow(old.nodes.id(row))));
   if (best !== null) shift(best[0], best[1]);
 }
 

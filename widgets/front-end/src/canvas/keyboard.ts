@@ -11,7 +11,14 @@ import { neighbour } from "../walk";
 const SUPPRESS = "data-lm-suppress-shortcuts";
 const VIEWS: Record<string, View> = { b: "before", a: "after", d: "diff", s: "split" };
 const ARROWS = { ArrowUp: "up", ArrowDown: "down", ArrowLeft: "left", ArrowRight: "right" } as const;
-const REGIONS = [".ls-toolbar", "[data-ls=patterns], [data-ls=rail]", "[data-ls=skips]", ".ls-graph", ".ls-right", ".ls-metrics"];
+const REGIONS = [
+  ".ls-toolbar",
+  "[data-ls=patterns], [data-ls=rail]",
+  "[data-ls=skips]",
+  ".ls-graph",
+  ".ls-right",
+  ".ls-metrics",
+];
 const FOCUSABLE = 'button:not(:disabled):not([tabindex="-1"]), input, select, textarea, a[href], [tabindex="0"]';
 
 export function addKeyboard(root: HTMLElement, store: Store): () => void {
@@ -23,7 +30,12 @@ export function addKeyboard(root: HTMLElement, store: Store): () => void {
       const { target } = event;
       if (!(target instanceof Element) || !root.contains(target)) return;
       // On the target itself: Lumino matches its selectors (":focus") there before it looks at what is around.
-      target.toggleAttribute(SUPPRESS, isTyping(target) ? !event.ctrlKey && !event.metaKey : isOfControl(event.key, target) || action(event, root, store) !== null);
+      target.toggleAttribute(
+        SUPPRESS,
+        isTyping(target)
+          ? !event.ctrlKey && !event.metaKey
+          : isOfControl(event.key, target) || action(event, root, store) !== null,
+      );
     },
     { capture: true, signal },
   );
@@ -50,15 +62,34 @@ export function addKeyboard(root: HTMLElement, store: Store): () => void {
 
 export function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
-  if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement) return true;
-  return target instanceof HTMLInputElement && !["button", "checkbox", "radio", "range", "submit"].includes(target.type);
+  if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement)
+    return true;
+  return (
+    target instanceof HTMLInputElement && !["button", "checkbox", "radio", "range", "submit"].includes(target.type)
+  );
 }
 
 /** Keys that buttons, lists, sliders, menus and tabs use themselves: the notebook must not move its cells by them. */
-const CONTROL_KEYS = new Set(["Enter", " ", "ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "PageDown"]);
+const CONTROL_KEYS = new Set([
+  "Enter",
+  " ",
+  "ArrowUp",
+  "ArrowDown",
+  "ArrowLeft",
+  "ArrowRight",
+  "Home",
+  "End",
+  "PageUp",
+  "PageDown",
+]);
 
 function isOfControl(key: string, target: Element): boolean {
-  return CONTROL_KEYS.has(key) && target.closest("button, a, input, summary, [role=slider], [role=listbox], [role=option], [role=menu], [role=tablist]") !== null;
+  return (
+    CONTROL_KEYS.has(key) &&
+    target.closest(
+      "button, a, input, summary, [role=slider], [role=listbox], [role=option], [role=menu], [role=tablist]",
+    ) !== null
+  );
 }
 
 /** What a key does here and now, null when it is not ours. */
@@ -77,7 +108,9 @@ function action(event: KeyboardEvent, root: HTMLElement, store: Store): (() => v
   if (key === "F6") return () => cycleRegions(root, event.shiftKey ? -1 : 1);
   if (key === "Escape") return escape(root, store);
   // Buttons, lists, sliders and menus have keys of their own.
-  const control = target.closest("button, a, input, [role=slider], [role=listbox], [role=option], [role=radiogroup], [role=menu], [role=tablist], summary");
+  const control = target.closest(
+    "button, a, input, [role=slider], [role=listbox], [role=option], [role=radiogroup], [role=menu], [role=tablist], summary",
+  );
   const onGraph = control === null && (target === root || target.closest(".ls-graph, .ls-mirror") !== null);
   if (key in ARROWS) return onGraph ? () => walkTo(store, ARROWS[key as keyof typeof ARROWS]) : null;
   if (key === "Enter") return onGraph ? () => enter(store) : null;
@@ -151,7 +184,9 @@ function closeModule(store: Store): void {
   if (scene === null) return;
   const node = scene.nodeRow(selected[0] ?? "");
   const here = node >= 0 ? scene.nodes.module[node] : scene.moduleRow(currentModule ?? "");
-  const row = scene.ancestors(here).findLast((module) => scene.modules.open[module] !== 0 && scene.modules.path(module) !== "");
+  const row = scene
+    .ancestors(here)
+    .findLast((module) => scene.modules.open[module] !== 0 && scene.modules.path(module) !== "");
   if (row === undefined) return;
   store.selectModule(scene.modules.path(row));
   store.openModules([row], false);
@@ -171,12 +206,15 @@ function escape(root: HTMLElement, store: Store): () => void {
   return () => {
     const notebook = root.closest<HTMLElement>(".jp-Notebook, .jp-Cell");
     if (notebook !== null && notebook.tabIndex >= -1) notebook.focus();
-    if (root.contains(document.activeElement) && document.activeElement instanceof HTMLElement) document.activeElement.blur();
+    if (root.contains(document.activeElement) && document.activeElement instanceof HTMLElement)
+      document.activeElement.blur();
   };
 }
 
 function cycleRegions(root: HTMLElement, direction: 1 | -1): void {
-  const regions = REGIONS.map((selector) => root.querySelector<HTMLElement>(selector)).filter((one) => one !== null && one.offsetParent !== null && one.querySelector(FOCUSABLE) !== null);
+  const regions = REGIONS.map((selector) => root.querySelector<HTMLElement>(selector)).filter(
+    (one) => one !== null && one.offsetParent !== null && one.querySelector(FOCUSABLE) !== null,
+  );
   const at = regions.findIndex((region) => region?.contains(document.activeElement));
   const next = regions[(at + direction + regions.length) % regions.length];
   next?.querySelector<HTMLElement>(FOCUSABLE)?.focus();

@@ -5,7 +5,13 @@ export type Detail = (typeof Detail)[keyof typeof Detail];
 const THRESHOLDS = [0.25, 0.6, 1.3] as const;
 
 export function detailAt(zoom: number): Detail {
-  return zoom < THRESHOLDS[0] ? Detail.blocks : zoom < THRESHOLDS[1] ? Detail.boxes : zoom < THRESHOLDS[2] ? Detail.labels : Detail.full;
+  return zoom < THRESHOLDS[0]
+    ? Detail.blocks
+    : zoom < THRESHOLDS[1]
+      ? Detail.boxes
+      : zoom < THRESHOLDS[2]
+        ? Detail.labels
+        : Detail.full;
 }
 
 /** Smaller text (device px) cannot be read and costs the most: it is left out. */

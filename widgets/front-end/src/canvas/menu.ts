@@ -123,16 +123,28 @@ function itemsFor(hit: Hit | null, scene: Scene, state: State, store: Store): It
     case "module":
       return moduleItems(hit.row, scene, store);
     case "stub":
-      return [hit.far.slice(0, 20).map((far) => ({ label: `Go to ${brief(far.id)}`, act: () => (far.module ? undefined : void store.travel(far.id)) }))];
+      return [
+        hit.far
+          .slice(0, 20)
+          .map((far) => ({
+            label: `Go to ${brief(far.id)}`,
+            act: () => (far.module ? undefined : void store.travel(far.id)),
+          })),
+      ];
     default:
       return [
         [
           { label: "Fit the graph", hint: "F", act: () => store.camera?.fit() },
           { label: "Close all modules", act: () => store.openDepth(1) },
           { label: "Open two levels", act: () => store.openDepth(2) },
-          { label: state.showConstants ? "Hide constants" : "Show constants", act: () => store.setShowConstants(!state.showConstants) },
+          {
+            label: state.showConstants ? "Hide constants" : "Show constants",
+            act: () => store.setShowConstants(!state.showConstants),
+          },
         ],
-        state.traced === null ? [] : [{ label: "Stop tracing", hint: "Esc", act: () => store.update({ traced: null }) }],
+        state.traced === null
+          ? []
+          : [{ label: "Stop tracing", hint: "Esc", act: () => store.update({ traced: null }) }],
       ];
   }
 }
@@ -143,7 +155,13 @@ function nodeItems(row: number, scene: Scene, state: State, store: Store): Item[
   const module = modules.path(nodes.module[row]);
   const matches: Item[] = [];
   for (let match = 0; match < scene.matches.length && matches.length < 2; match++) {
-    if (scene.verdict(match) === "applied" && (scene.matches.anchor[match] === row || scene.matchMembers(match).includes(row) || scene.stepMade(scene.matches.step[match]).includes(row))) matches.push(...skipMatch(match, scene, store));
+    if (
+      scene.verdict(match) === "applied" &&
+      (scene.matches.anchor[match] === row ||
+        scene.matchMembers(match).includes(row) ||
+        scene.stepMade(scene.matches.step[match]).includes(row))
+    )
+      matches.push(...skipMatch(match, scene, store));
   }
   return [
     [
@@ -197,7 +215,9 @@ function matchItems(match: number, scene: Scene, store: Store): Item[][] {
     ],
     [
       ...(scene.verdict(match) === "skipped" ? [] : skipMatch(match, scene, store)),
-      ...(module === "" ? [] : [{ label: `Skip ${brief(pattern)} in ${brief(module)}`, act: () => store.skip({ pattern, module }) }]),
+      ...(module === ""
+        ? []
+        : [{ label: `Skip ${brief(pattern)} in ${brief(module)}`, act: () => store.skip({ pattern, module }) }]),
       { label: `Switch ${brief(pattern)} off`, act: () => store.toggle(pattern, false) },
     ],
   ];
@@ -210,9 +230,17 @@ function moduleItems(row: number, scene: Scene, store: Store): Item[][] {
   const inside = scene.childrenOf(row);
   return [
     [
-      { label: open ? "Close" : "Open", hint: open ? "Backspace" : "Enter", act: () => store.openModules([row], !open) },
-      ...(inside.length === 0 ? [] : [{ label: "Open all inside", act: () => store.openModules([row, ...descendants(scene, row)], true) }]),
-      ...(modules.merged[row] > 1 ? [{ label: "Show the merged modules one by one", act: () => store.merge(row, false) }] : []),
+      {
+        label: open ? "Close" : "Open",
+        hint: open ? "Backspace" : "Enter",
+        act: () => store.openModules([row], !open),
+      },
+      ...(inside.length === 0
+        ? []
+        : [{ label: "Open all inside", act: () => store.openModules([row, ...descendants(scene, row)], true) }]),
+      ...(modules.merged[row] > 1
+        ? [{ label: "Show the merged modules one by one", act: () => store.merge(row, false) }]
+        : []),
     ],
     [
       { label: `Skip this module`, act: () => store.skip({ module: path }) },

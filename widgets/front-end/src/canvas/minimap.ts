@@ -27,7 +27,10 @@ export class Minimap {
       if (world === null || box.height === 0) return;
       const along = (event.clientY - box.top - PADDING) / (box.height - 2 * PADDING);
       const across = (event.clientX - box.left - PADDING) / (box.width - 2 * PADDING);
-      go(world.y0 + Math.min(1, Math.max(0, along)) * (world.y1 - world.y0), world.x0 + Math.min(1, Math.max(0, across)) * (world.x1 - world.x0));
+      go(
+        world.y0 + Math.min(1, Math.max(0, along)) * (world.y1 - world.y0),
+        world.x0 + Math.min(1, Math.max(0, across)) * (world.x1 - world.x0),
+      );
     };
     this.element.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
@@ -53,28 +56,41 @@ export class Minimap {
     const sx = (width - 2 * PADDING) / Math.max(1, world.x1 - world.x0);
     const sy = (height - 2 * PADDING) / Math.max(1, world.y1 - world.y0);
     const bar = (x: number, y: number, w: number, h: number) => {
-      context.fillRect(PADDING + (x - world.x0) * sx, PADDING + (y - world.y0) * sy, Math.max(1.5, w * sx), Math.max(1, Math.min(h * sy, 3)));
+      context.fillRect(
+        PADDING + (x - world.x0) * sx,
+        PADDING + (y - world.y0) * sy,
+        Math.max(1.5, w * sx),
+        Math.max(1, Math.min(h * sy, 3)),
+      );
     };
     const { nodes, modules } = shown.scene;
     context.fillStyle = theme.line2;
     for (let row = 0; row < modules.length; row++) {
-      if (shown.scene.moduleVisible(row) && modules.open[row] === 0) bar(modules.x[row], modules.y[row], modules.w[row], modules.h[row]);
+      if (shown.scene.moduleVisible(row) && modules.open[row] === 0)
+        bar(modules.x[row], modules.y[row], modules.w[row], modules.h[row]);
     }
     for (let row = 0; row < nodes.length; row++) {
       const fate = shown.nodes[row];
       if (fate === Fate.absent) continue;
-      context.fillStyle = shown.comparing && fate !== Fate.unchanged ? (fate === Fate.added ? theme.pass : theme.fail) : theme.line2;
+      context.fillStyle =
+        shown.comparing && fate !== Fate.unchanged ? (fate === Fate.added ? theme.pass : theme.fail) : theme.line2;
       bar(nodes.x[row], nodes.y[row], nodes.w[row], nodes.h[row]);
     }
     if (shown.comparing) return;
     for (const hull of shown.hulls.list) {
-      if (hull.style === "would" || hull.style === "dotted" || (attention.pattern >= 0 && hull.pattern !== attention.pattern)) continue;
+      if (
+        hull.style === "would" ||
+        hull.style === "dotted" ||
+        (attention.pattern >= 0 && hull.pattern !== attention.pattern)
+      )
+        continue;
       const near = hull.style === "dashed";
       if (near && attention.pattern < 0 && hull.quiet) continue;
       context.fillStyle = near ? theme.fail : patternColour(theme, shown.scene.patterns[hull.pattern]?.color ?? 0);
       context.globalAlpha = near ? 1 : 0.6;
       const rows = near ? [shown.scene.matches.anchor[hull.match]] : hull.nodes;
-      for (const row of rows) if (shown.nodes[row] !== Fate.absent) bar(nodes.x[row], nodes.y[row], nodes.w[row], nodes.h[row]);
+      for (const row of rows)
+        if (shown.nodes[row] !== Fate.absent) bar(nodes.x[row], nodes.y[row], nodes.w[row], nodes.h[row]);
     }
     context.globalAlpha = 1;
   }

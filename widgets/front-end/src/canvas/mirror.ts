@@ -64,14 +64,21 @@ export class Mirror {
     for (const row of nodes) {
       const id = scene.nodes.id(row);
       const { x, y, w, h } = scene.nodes;
-      put(`node ${id}`, [x[row], y[row], w[row], h[row]], (item) => this.#fillNode(item, scene, row, selected.has(id), shown.comparing ? shown.nodes[row] : 0));
+      put(`node ${id}`, [x[row], y[row], w[row], h[row]], (item) =>
+        this.#fillNode(item, scene, row, selected.has(id), shown.comparing ? shown.nodes[row] : 0),
+      );
     }
     for (const [key, item] of this.#items) {
       if (kept.has(key)) continue;
       item.remove();
       this.#items.delete(key);
     }
-    const current = state.selected[0] !== undefined ? `node ${state.selected[0]}` : state.currentModule !== null ? `module ${state.currentModule}` : "";
+    const current =
+      state.selected[0] !== undefined
+        ? `node ${state.selected[0]}`
+        : state.currentModule !== null
+          ? `module ${state.currentModule}`
+          : "";
     const active = this.#items.get(current);
     if (active !== undefined) this.element.setAttribute("aria-activedescendant", active.id);
     else this.element.removeAttribute("aria-activedescendant");
@@ -84,7 +91,11 @@ export class Mirror {
     set(item, "aria-level", String(scene.ancestors(row).length - 1 || 1));
     set(item, "aria-expanded", String(modules.open[row] !== 0));
     set(item, "aria-selected", String(state.selected.length === 0 && state.currentModule === path));
-    const counts = [`${modules.ops[row]} operators`, ...(modules.matched[row] > 0 ? [`${modules.matched[row]} matched`] : []), ...(modules.near[row] > 0 ? [`${modules.near[row]} near misses`] : [])];
+    const counts = [
+      `${modules.ops[row]} operators`,
+      ...(modules.matched[row] > 0 ? [`${modules.matched[row]} matched`] : []),
+      ...(modules.near[row] > 0 ? [`${modules.near[row]} near misses`] : []),
+    ];
     set(item, "aria-label", plain(`module ${modules.label(row) || path}, ${modules.type(row)}, ${counts.join(", ")}`));
   }
 
@@ -99,7 +110,9 @@ export class Mirror {
     if (module !== "") parts.push(`in ${module}`);
     if (change === Fate.removed) parts.push("removed");
     if (change === Fate.added) parts.push("added");
-    const verdicts = this.#verdictsOf(scene, row).map((match) => `${scene.patterns[scene.matches.pattern[match]]?.name ?? ""} ${verdictOf(scene, match)}`);
+    const verdicts = this.#verdictsOf(scene, row).map(
+      (match) => `${scene.patterns[scene.matches.pattern[match]]?.name ?? ""} ${verdictOf(scene, match)}`,
+    );
     set(item, "aria-label", plain([parts.filter((part) => part !== "").join(", "), ...verdicts].join("; ")));
   }
 

@@ -25,8 +25,12 @@ export class Morph {
     if (before.comparing || after.comparing || Math.abs(forward) !== 1) return null;
     const [old, young] = forward === 1 ? [before, after] : [after, before];
     const step = young.to;
-    const taken = before.scene.stepTaken(step).filter((node) => old.nodes[node] !== Fate.absent && young.nodes[node] === Fate.absent);
-    const made = before.scene.stepMade(step).filter((node) => young.nodes[node] !== Fate.absent && old.nodes[node] === Fate.absent);
+    const taken = before.scene
+      .stepTaken(step)
+      .filter((node) => old.nodes[node] !== Fate.absent && young.nodes[node] === Fate.absent);
+    const made = before.scene
+      .stepMade(step)
+      .filter((node) => young.nodes[node] !== Fate.absent && old.nodes[node] === Fate.absent);
     if (taken.length === 0 || made.length === 0 || taken.length + made.length > MOST) return null;
     return new Morph(taken, made, forward === -1);
   }

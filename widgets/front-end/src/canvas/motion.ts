@@ -102,14 +102,25 @@ function mix(from: number | undefined, to: number | undefined, t: number): numbe
 export function layoutChange(from: Scene, to: Scene): { moving: Moving; move(t: number): void } | null {
   let moves = 0;
   let visible = 0;
-  const start = (scene: Scene, old: Boxes, next: Boxes, oldRow: number, oldModule: number, row: number, out: Float32Array) => {
+  const start = (
+    scene: Scene,
+    old: Boxes,
+    next: Boxes,
+    oldRow: number,
+    oldModule: number,
+    row: number,
+    out: Float32Array,
+  ) => {
     const target = [next.x[row], next.y[row], next.w[row], next.h[row]] as number[];
     out.set(target);
     if (Number.isNaN(target[0])) return;
     visible++;
-    if (oldRow >= 0 && !Number.isNaN(old.x[oldRow])) out.set([old.x[oldRow], old.y[oldRow], old.w[oldRow], old.h[oldRow]] as number[]);
+    if (oldRow >= 0 && !Number.isNaN(old.x[oldRow]))
+      out.set([old.x[oldRow], old.y[oldRow], old.w[oldRow], old.h[oldRow]] as number[]);
     else {
-      const hiding = scene.ancestors(oldModule).findLast((module) => scene.moduleVisible(module) && scene.modules.path(module) !== "");
+      const hiding = scene
+        .ancestors(oldModule)
+        .findLast((module) => scene.moduleVisible(module) && scene.modules.path(module) !== "");
       if (hiding !== undefined) {
         const { x, y, w, h } = scene.modules;
         out.set([x[hiding] + w[hiding] / 2 - (target[2] ?? 0) / 2, y[hiding] + h[hiding] / 2 - (target[3] ?? 0) / 2]);
@@ -129,7 +140,15 @@ export function layoutChange(from: Scene, to: Scene): { moving: Moving; move(t: 
   });
   const modules = new MovingBoxes(to.modules, to.modules.length, (row, out) => {
     const old = oldModuleOf(to.modules.path(row));
-    start(from, from.modules, to.modules, from.moduleRow(to.modules.path(row)), from.modules.parent[old] ?? -1, row, out);
+    start(
+      from,
+      from.modules,
+      to.modules,
+      from.moduleRow(to.modules.path(row)),
+      from.modules.parent[old] ?? -1,
+      row,
+      out,
+    );
   });
   if (moves === 0 || visible > MOST_MOVING) return null;
   const moving: Moving = { nodes, modules, arriving: 0 };

@@ -45,7 +45,14 @@ export class Painter {
     this.#text.clear();
   }
 
-  frame(context: CanvasRenderingContext2D, view: View, shown: Shown, state: State, theme: Theme, moving: Moving | null): Frame {
+  frame(
+    context: CanvasRenderingContext2D,
+    view: View,
+    shown: Shown,
+    state: State,
+    theme: Theme,
+    moving: Moving | null,
+  ): Frame {
     const { camera, ratio } = view;
     const { scene } = shown;
     const window = camera.window(view.width, view.height, view.margin);
@@ -115,7 +122,8 @@ export class Painter {
     const size = Math.max(1, Math.round(ratio)) / ratio / zoom;
     context.fillStyle = theme.grid;
     for (let y = Math.ceil(window.y0 / spacing) * spacing; y < window.y1; y += spacing) {
-      for (let x = Math.ceil(window.x0 / spacing) * spacing; x < window.x1; x += spacing) context.fillRect(x, y, size, size);
+      for (let x = Math.ceil(window.x0 / spacing) * spacing; x < window.x1; x += spacing)
+        context.fillRect(x, y, size, size);
     }
   }
 }

@@ -65,12 +65,15 @@ export class Pane {
     this.minimap = new Minimap((y, x) => this.lookAt(x, y));
     this.element.append(this.#stage, this.minimap.element);
     const [base, overlay] = [this.#canvas.getContext("2d"), this.#overlay.getContext("2d")];
-    if (base === null || overlay === null) throw new Error("This browser gives no 2D canvas, which the graph is drawn on.");
+    if (base === null || overlay === null)
+      throw new Error("This browser gives no 2D canvas, which the graph is drawn on.");
     this.#painter = new Painter(base, overlay);
     const resized = new ResizeObserver(() => this.#resize());
     resized.observe(this.element);
     // Bitmaps of a widget that is scrolled out of view are given back: ten widgets must not hold ten times the memory.
-    const seen = new IntersectionObserver(([entry]) => this.#appear(entry?.isIntersecting ?? true), { rootMargin: "200px" });
+    const seen = new IntersectionObserver(([entry]) => this.#appear(entry?.isIntersecting ?? true), {
+      rootMargin: "200px",
+    });
     seen.observe(this.element);
     this.#observers.push(resized, seen);
   }
@@ -158,8 +161,11 @@ export class Pane {
     if (scene === undefined) return null;
     const boxes: Rect[] = [];
     const { modules, nodes } = scene;
-    for (let row = 0; row < modules.length; row++) if (scene.moduleVisible(row)) boxes.push(rect(modules.x[row], modules.y[row], modules.w[row], modules.h[row]));
-    for (let row = 0; row < nodes.length; row++) if (this.#shown?.nodes[row] !== Fate.absent) boxes.push(rect(nodes.x[row], nodes.y[row], nodes.w[row], nodes.h[row]));
+    for (let row = 0; row < modules.length; row++)
+      if (scene.moduleVisible(row)) boxes.push(rect(modules.x[row], modules.y[row], modules.w[row], modules.h[row]));
+    for (let row = 0; row < nodes.length; row++)
+      if (this.#shown?.nodes[row] !== Fate.absent)
+        boxes.push(rect(nodes.x[row], nodes.y[row], nodes.w[row], nodes.h[row]));
     return union(boxes);
   }
 
@@ -199,7 +205,15 @@ export class Pane {
   hitTest(x: number, y: number): Hit | null {
     if (this.#shown === null) return null;
     const { camera } = this;
-    return hitTest(this.#shown, this.#attention, this.#stubs, camera.toLayoutX(x), camera.toLayoutY(y), camera.zoom, 4 / camera.zoom);
+    return hitTest(
+      this.#shown,
+      this.#attention,
+      this.#stubs,
+      camera.toLayoutX(x),
+      camera.toLayoutY(y),
+      camera.zoom,
+      4 / camera.zoom,
+    );
   }
 
   /** A node's box in px of the pane, null when it is not drawn here. */
@@ -226,7 +240,10 @@ export class Pane {
     pen.fillRect(0, 0, width, height);
     for (const layer of [this.#canvas, this.#overlay]) pen.drawImage(layer, -margin, -margin);
     return new Promise((resolve, reject) => {
-      out.toBlob((blob) => (blob === null ? reject(new Error("The picture is too large for this browser.")) : resolve(blob)), "image/png");
+      out.toBlob(
+        (blob) => (blob === null ? reject(new Error("The picture is too large for this browser.")) : resolve(blob)),
+        "image/png",
+      );
     });
   }
 
@@ -240,7 +257,8 @@ export class Pane {
 
   #draw(): void {
     const shown = this.#shown;
-    if (shown === null || this.#state === null || this.#theme === null || this.#size.width === 0 || !this.#onScreen) return;
+    if (shown === null || this.#state === null || this.#theme === null || this.#size.width === 0 || !this.#onScreen)
+      return;
     const base = this.#dirty.base || this.#uncovered();
     if (base) {
       this.#drawn.copyFrom(this.camera);
@@ -277,7 +295,8 @@ export class Pane {
     const x = (drawn.x - camera.x) * camera.zoom;
     const y = (drawn.y - camera.y) * camera.zoom;
     // Half px would blur everything for the length of a pan.
-    this.#stage.style.transform = scale === 1 ? `translate(${snap(x)}px,${snap(y)}px)` : `translate(${x}px,${y}px) scale(${scale})`;
+    this.#stage.style.transform =
+      scale === 1 ? `translate(${snap(x)}px,${snap(y)}px)` : `translate(${x}px,${y}px) scale(${scale})`;
   }
 
   /** Whether the bitmap does not reach the pane's sides any more, or is too far enlarged. */
@@ -287,7 +306,12 @@ export class Pane {
     const x = (this.#drawn.x - this.camera.x) * this.camera.zoom;
     const y = (this.#drawn.y - this.camera.y) * this.camera.zoom;
     const { width, height } = this.#size;
-    return x > MARGIN * scale || y > MARGIN * scale || x + (width + MARGIN) * scale < width || y + (height + MARGIN) * scale < height;
+    return (
+      x > MARGIN * scale ||
+      y > MARGIN * scale ||
+      x + (width + MARGIN) * scale < width ||
+      y + (height + MARGIN) * scale < height
+    );
   }
 
   #resize(): void {
@@ -297,7 +321,11 @@ export class Pane {
     const first = this.#size.width === 0;
     if (!first) {
       // What is in the middle stays there; of what keeps its extent, the corner.
-      if (this.keepsExtent) this.camera.zoom = Math.max(ZOOM.min, Math.min(1.2, (this.camera.zoom * (width - STRIP)) / (this.#size.width - STRIP)));
+      if (this.keepsExtent)
+        this.camera.zoom = Math.max(
+          ZOOM.min,
+          Math.min(1.2, (this.camera.zoom * (width - STRIP)) / (this.#size.width - STRIP)),
+        );
       else {
         this.camera.x += (this.#size.width - width) / 2 / this.camera.zoom;
         this.camera.y += (this.#size.height - height) / 2 / this.camera.zoom;
@@ -332,6 +360,10 @@ export class Pane {
 
 /** What a pane shows of a scene: see `Shown`. */
 export function makeShown(scene: Scene, steps: { from: number; to: number }, state: State): Shown {
-  const around = new Set(state.selected.map((id) => scene.nodeRow(id)).flatMap((row) => (row < 0 ? [] : [row, ...lineage(scene, row, steps.to)])));
+  const around = new Set(
+    state.selected
+      .map((id) => scene.nodeRow(id))
+      .flatMap((row) => (row < 0 ? [] : [row, ...lineage(scene, row, steps.to)])),
+  );
   return new Shown(scene, steps.from, steps.to, state.showConstants, around);
 }

@@ -10,10 +10,6 @@ export function rect(x: number, y: number, w: number, h: number): Rect {
   return { x0: x, y0: y, x1: x + w, y1: y + h };
 }
 
-export function grow({ x0, y0, x1, y1 }: Rect, by: number): Rect {
-  return { x0: x0 - by, y0: y0 - by, x1: x1 + by, y1: y1 + by };
-}
-
 export function union(rects: readonly Rect[]): Rect | null {
   if (rects.length === 0) return null;
   const all: Rect = { x0: Infinity, y0: Infinity, x1: -Infinity, y1: -Infinity };

@@ -52,8 +52,10 @@ export class Shown {
     for (let node = 0; node < nodes.length; node++) {
       if (nodes.kind[node] !== Kind.operator) continue;
       const change = fate(nodes.born[node], nodes.died[node], this.from, this.to);
-      if (change === Fate.removed) for (let row = nodes.module[node]; row >= 0; row = modules.parent[row]) removed[row]++;
-      else if (change === Fate.added) for (let row = nodes.module[node]; row >= 0; row = modules.parent[row]) added[row]++;
+      if (change === Fate.removed)
+        for (let row = nodes.module[node]; row >= 0; row = modules.parent[row]) removed[row]++;
+      else if (change === Fate.added)
+        for (let row = nodes.module[node]; row >= 0; row = modules.parent[row]) added[row]++;
     }
     return (this.#changes = { removed, added });
   }
@@ -61,6 +63,10 @@ export class Shown {
   #feedsAround(node: number): boolean {
     if (this.around.size === 0) return false;
     const { scene, from, to } = this;
-    return scene.edgesFrom(node).some((edge) => this.around.has(scene.edges.dst[edge]) && (scene.edgeAlive(edge, from) || scene.edgeAlive(edge, to)));
+    return scene
+      .edgesFrom(node)
+      .some(
+        (edge) => this.around.has(scene.edges.dst[edge]) && (scene.edgeAlive(edge, from) || scene.edgeAlive(edge, to)),
+      );
   }
 }

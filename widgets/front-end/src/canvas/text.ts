@@ -12,7 +12,10 @@ const DIRECTION = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
 /** One line without control and direction characters; what was taken out is shown as a box, never dropped silently. */
 export function plain(text: string): string {
   const short = text.length > LONGEST ? `${text.slice(0, LONGEST / 2)}…${text.slice(-LONGEST / 2)}` : text;
-  return short.replace(CONTROLS, "␣").replace(DIRECTION, "▯").replace(/\p{Surrogate}/gu, "\ufffd");
+  return short
+    .replace(CONTROLS, "␣")
+    .replace(DIRECTION, "▯")
+    .replace(/\p{Surrogate}/gu, "\ufffd");
 }
 
 /** `text` if it fits, else its beginning and end around "…": `depthwise_conv…as_mul`. */

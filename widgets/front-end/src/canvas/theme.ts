@@ -30,7 +30,18 @@ export interface Theme {
   categories: Record<string, Fill>;
 }
 
-const CATEGORIES = ["conv", "matmul", "arithmetic", "activation", "norm", "shape", "resample", "quant", "constant", "other"];
+const CATEGORIES = [
+  "conv",
+  "matmul",
+  "arithmetic",
+  "activation",
+  "norm",
+  "shape",
+  "resample",
+  "quant",
+  "constant",
+  "other",
+];
 
 export function readTheme(root: HTMLElement): Theme {
   const style = getComputedStyle(root);
@@ -69,7 +80,9 @@ export function followTheme(root: HTMLElement, changed: () => void): () => void 
   const look = () => {
     root.classList.toggle("ls-dark", isDark(root));
     const style = getComputedStyle(root);
-    const now = [root.className, style.fontFamily, style.backgroundColor, style.getPropertyValue("--ls-code")].join("|");
+    const now = [root.className, style.fontFamily, style.backgroundColor, style.getPropertyValue("--ls-code")].join(
+      "|",
+    );
     if (now === key) return;
     key = now;
     changed();
@@ -117,8 +130,13 @@ function resolved(root: HTMLElement, colour: string): string {
 
 /** Relative luminance (0..1) of an "rgb(...)" colour, null when it is transparent or something else. */
 export function luminance(colour: string): number | null {
-  const parts = /^rgba?\(([^)]+)\)$/.exec(colour)?.[1]?.split(/[\s,/]+/).map(Number);
+  const parts = /^rgba?\(([^)]+)\)$/
+    .exec(colour)?.[1]
+    ?.split(/[\s,/]+/)
+    .map(Number);
   if (parts === undefined || parts.length < 3 || (parts[3] ?? 1) < 0.5) return null;
-  const [r = 0, g = 0, b = 0] = parts.map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+  const [r = 0, g = 0, b = 0] = parts.map((part) =>
+    part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4,
+  );
   return 0.2126 * r + 0.7152 * g + 0.0722 * b;
 }

@@ -22,8 +22,11 @@ export function boxOf(scene: Scene, ids: readonly string[], state: State): Rect 
           boxes.push(rect(nodes.x[stand], nodes.y[stand], nodes.w[stand], nodes.h[stand]));
           continue;
         }
-        const hiding = scene.ancestors(nodes.module[stand]).findLast((module) => scene.moduleVisible(module) && modules.path(module) !== "");
-        if (hiding !== undefined) boxes.push(rect(modules.x[hiding], modules.y[hiding], modules.w[hiding], modules.h[hiding]));
+        const hiding = scene
+          .ancestors(nodes.module[stand])
+          .findLast((module) => scene.moduleVisible(module) && modules.path(module) !== "");
+        if (hiding !== undefined)
+          boxes.push(rect(modules.x[hiding], modules.y[hiding], modules.w[hiding], modules.h[hiding]));
       }
     }
   }
@@ -37,7 +40,9 @@ export function topmost(shown: Shown): number | null {
   const consider = (x: number, y: number, w: number) => {
     if (best === null || y < best.y) best = { x: x + w / 2, y };
   };
-  for (let row = 0; row < nodes.length; row++) if (shown.nodes[row] !== Fate.absent) consider(nodes.x[row], nodes.y[row], nodes.w[row]);
-  for (let row = 1; row < modules.length; row++) if (shown.scene.moduleVisible(row) && !modules.open[row]) consider(modules.x[row], modules.y[row], modules.w[row]);
+  for (let row = 0; row < nodes.length; row++)
+    if (shown.nodes[row] !== Fate.absent) consider(nodes.x[row], nodes.y[row], nodes.w[row]);
+  for (let row = 1; row < modules.length; row++)
+    if (shown.scene.moduleVisible(row) && !modules.open[row]) consider(modules.x[row], modules.y[row], modules.w[row]);
   return best === null ? null : (best as { x: number }).x;
 }
