@@ -1,0 +1,322 @@
+"""The changeable copy of a program's graphs: ids, lives, and a journal by which every change is taken back exactly.
+
+What an `Editor` builds on. Nothing outside the Editor changes a graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch._guards import detect_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+from lowerscope.errors import RewriteError
+from lowerscope.fake_run import FakeRunner
+from lowerscope.graph_copy import copy_node, keep_name
+from lowerscope.ledger import Ledger, NodeRecord, Ref, module_stack, sub_graph_paths
+from lowerscope.pattern import Match
+from lowerscope.program import Program
+from lowerscope.subgraph_constants import outer_operand
+
+
+@dataclass(frozen=True, slots=True)
+class NewConstant:
+    """A constant that a rewrite added: its placeholder, the one whose kind it has, where it is kept, and its tensor."""
+
+    name: str
+    like: str
+    key: str
+    tensor: torch.Tensor
+
+
+class GraphState:
+    """Copies of a program's graph and sub-graphs, with journal and ledger.
+
+    It also answers a `Check`'s questions about the graph (`lowerscope.check.Surroundings`).
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.graphs: dict[str, Graph] = {}
+        self.nodes: dict[str, Node] = {}
+        self.ledger = Ledger()
+        self.step = 0
+        self.new_constants: dict[str, NewConstant] = {}
+        self.profile: Mapping[str, Any] = {}
+        self.skipped: Callable[[str, Node], str | None] = lambda id, node: None
+        self.memo: dict[Any, Any] = {}
+        self._prefix: dict[Graph, str] = {}
+        self._operands: dict[str, Node] = {}  # sub-graph placeholder id -> the node outside that it stands for
+        self._inner_constants: dict[tuple[str, str], str] = {}  # (sub-graph, new constant) -> its placeholder there
+        self._journal: list[tuple[Any, ...]] = []
+        self._marks: dict[int, int] = {0: 0}  # step -> length of the journal just after it
+        self._constants_by_key: dict[Any, str] = {}
+        self._kept_keys = {spec.target for spec in program.specs.values()}  # names that tensors are kept under
+        self._match: Match | None = None
+        self._made: list[str] = []
+        self._program_constants = {n: t for n, t in program.constants.items() if n not in program.mutated}
+        self._open("", program.exported_program.graph, program.exported_program.graph_module)
+        self._fake = FakeRunner(self._find_fake_mode())
+        self.fake_mode = self._fake.mode
+
+    # ------------------------------------------------------------------ opening
+    def _open(self, prefix: str, source: Graph, owner: Any) -> None:
+        if prefix in self.graphs:
+            return
+        graph = Graph()
+        self.graphs[prefix] = graph
+        self._prefix[graph] = prefix
+        copies: dict[Node, Node] = {}
+        for node in source.nodes:
+            copies[node] = copy_node(graph, node, copies.__getitem__)
+            self.nodes[prefix + node.name] = copies[node]
+        for node in graph.nodes:
+            self._write(node, born=0)
+        for holder, held in sub_graph_paths(graph, owner):
+            inner = f"{prefix}{holder.target}/"
+            self._open(inner, held.graph, held)
+            for user in holder.users:
+                for placeholder, operand in outer_operand(user, holder, self.graphs[inner]):
+                    self._operands[inner + placeholder.name] = operand
+
+    def _find_fake_mode(self) -> FakeTensorMode:
+        values = [n.meta.get("val") for g in self.graphs.values() for n in g.nodes]
+        mode = detect_fake_mode([v for v in values if isinstance(v, FakeTensor)])
+        return mode if mode is not None else FakeTensorMode(allow_non_fake_inputs=True)
+
+    # ------------------------------------------------------------------ what a Check asks
+    def id_of(self, node: Node) -> str:
+        """The node's id: its name, after the path of the sub-graph it lives in."""
+        return self._prefix[node.graph] + node.name
+
+    def is_skipped(self, node: Node) -> bool:
+        """Whether the recipe tells to leave the node alone."""
+        return self.skipped(self.id_of(node), node) is not None
+
+    def skipped_by(self, node: Node) -> str:
+        """What on the skip list covers the node."""
+        return self.skipped(self.id_of(node), node) or ""
+
+    def is_constant(self, node: Node) -> bool:
+        """Whether the node is a parameter, buffer or lifted constant that nothing writes to."""
+        return self._constant_name(node) is not None
+
+    def constant_value(self, node: Node) -> torch.Tensor:
+        """The tensor of a constant. Weights are the program's own: never write to it."""
+        name = self._constant_name(node)
+        if name is None:
+            raise RewriteError(f"'{self.id_of(node)}' is not a constant, so it has no value before the program runs")
+        added = self.new_constants.get(name)
+        return added.tensor if added is not None else self._program_constants[name]
+
+    def constant_origin(self, node: Node) -> Node:
+        """The top graph's placeholder of a constant that is seen from inside a sub-graph."""
+        name = self._constant_name(node)
+        return self.nodes[name] if name is not None else node
+
+    def module_of(self, node: Node) -> str:
+        """The module path that the node was traced in."""
+        return self.ledger.records[self.id_of(node)].module
+
+    def _constant_name(self, node: Node) -> str | None:
+        while node.op == "placeholder":
+            id = self.id_of(node)
+            if id in self._program_constants or id in self.new_constants:
+                return id
+            operand = self._operands.get(id)
+            if operand is None:
+                return None
+            node = operand
+        return None
+
+    # ------------------------------------------------------------------ arguments and values
+    def set_input(self, user: Node, old: Node, new: Node) -> None:
+        """Let `user` read `new` where it read `old`."""
+        self.set_args(
+            user,
+            map_arg(user.args, lambda n: new if n is old else n),
+            map_arg(user.kwargs, lambda n: new if n is old else n),
+        )
+
+    def set_args(self, user: Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Give `user` other arguments."""
+        id = self.id_of(user)
+        record = self.ledger.records[id]
+        self._journal.append(("args", id, record, len(self.ledger.ended_edges)))
+        user.args, user.kwargs = tuple(args), dict(kwargs)
+        inputs = tuple(dict.fromkeys(self.id_of(n) for n in user.all_input_nodes))
+        for gone in record.inputs:
+            if gone not in inputs:
+                born = self.ledger.edge_born.get((gone, id), record.born)
+                if born < self.step:
+                    self.ledger.ended_edges.append(EdgeRecord(gone, id, born, self.step))
+        for added in inputs:
+            if added not in record.inputs:
+                self._journal.append(("edge", (added, id), self.ledger.edge_born.get((added, id))))
+                self.ledger.edge_born[(added, id)] = self.step
+        self.ledger.records[id] = replace(
+            record, args=self._refs(user.args), kwargs=self._refs(user.kwargs), inputs=inputs
+        )
+
+    def set_value(self, node: Node, value: Any) -> None:
+        """Give a node another fake value."""
+        id = self.id_of(node)
+        self._journal.append(("val", id, node.meta.get("val"), self.ledger.records[id]))
+        node.meta["val"] = value
+        self.ledger.records[id] = replace(self.ledger.records[id], val=value)
+
+    # ------------------------------------------------------------------ taking back
+    def mark(self) -> tuple[int, int]:
+        """A point to come back to with `undo_to`."""
+        return len(self._journal), self.step
+
+    def mark_after(self, step: int) -> tuple[int, int]:
+        """The point just after a step that has been closed."""
+        return self._marks[step], step
+
+    def undo_to(self, mark: tuple[int, int]) -> None:
+        """Take back every change since `mark`, exactly."""
+        length, step = mark
+        while len(self._journal) > length:
+            self._undo(self._journal.pop())
+        self.step = step
+
+    def _undo(self, change: tuple[Any, ...]) -> None:
+        kind = change[0]
+        records, ledger = self.ledger.records, self.ledger
+        if kind == "new":
+            id = change[1]
+            node = self.nodes.pop(id)
+            _forget_name(node)
+            node.graph.erase_node(node)
+            records.pop(id, None)  # none yet, when the op itself refused its arguments
+        elif kind == "erase":
+            _, record, following, meta = change
+            self._recreate(record, following, meta)
+        elif kind == "args":
+            _, id, record, ended = change
+            node = self.nodes[id]
+            node.args, node.kwargs = self._nodes_of(record.args), self._nodes_of(record.kwargs)
+            records[id] = record
+            del ledger.ended_edges[ended:]
+        elif kind == "edge":
+            _, pair, born = change
+            if born is None:
+                ledger.edge_born.pop(pair, None)
+            else:
+                ledger.edge_born[pair] = born
+        elif kind == "val":
+            _, id, value, record = change
+            self.nodes[id].meta["val"] = value
+            records[id] = record
+        elif kind == "kin":
+            _, relation, id, before = change
+            if before is None:
+                relation.pop(id, None)
+            else:
+                relation[id] = before
+        elif kind == "constant":
+            self._kept_keys.discard(self.new_constants.pop(change[1]).key)
+        elif kind == "inner":
+            del self._inner_constants[change[1]], self._operands[change[2]]
+        elif kind == "key":
+            del self._constants_by_key[change[1]]
+
+    def _recreate(self, record: NodeRecord, following: str | None, meta: dict[str, Any]) -> None:
+        # fx loses a node that is erased and put back, so an equal one is made; ids, not nodes, tell who is who
+        graph = self.graphs[record.prefix]
+        name = record.id.rpartition("/")[2]
+        graph._graph_namespace._used_names.discard(name)
+        point = self.nodes[following] if following is not None else graph._root
+        with graph.inserting_before(point):
+            args, kwargs = self._nodes_of(record.args), self._nodes_of(record.kwargs)
+            node = _create(graph, record.op, record.target, args, kwargs, name)
+        keep_name(node, name)
+        node.meta = meta
+        self.nodes[record.id] = node
+        self.ledger.records[record.id] = record
+
+    # ------------------------------------------------------------------ inside
+    def _insert(self, point: Node, op: str, target: Any, args: Any, kwargs: Any, name: str) -> Node:
+        graph = point.graph
+        with graph.inserting_before(point):
+            node = _create(graph, op, target, tuple(args), dict(kwargs), name)
+        id = self._prefix[graph] + node.name
+        self.nodes[id] = node
+        self._journal.append(("new", id))
+        return node
+
+    def _erase(self, node: Node) -> None:
+        id = self.id_of(node)
+        following = node.next
+        record = self.ledger.records[id]
+        next_id = None if following.op == "root" else self.id_of(following)
+        self._journal.append(("erase", record, next_id, node.meta))
+        self.ledger.records[id] = replace(record, died=self.step)
+        del self.nodes[id]
+        node.graph.erase_node(node)
+
+    def _write(self, node: Node, born: int) -> None:
+        id = self.id_of(node)
+        self.ledger.records[id] = NodeRecord(
+            id=id,
+            op=node.op,
+            target=node.target,
+            args=self._refs(node.args),
+            kwargs=self._refs(node.kwargs),
+            inputs=tuple(self.id_of(n) for n in node.all_input_nodes),
+            val=node.meta.get("val"),
+            stack=module_stack(node),
+            trace=node.meta.get("stack_trace") or "",
+            born=born,
+            died=None,
+        )
+
+    def _refs(self, value: Any) -> Any:
+        return map_arg(value, lambda n: Ref(self.id_of(n)))
+
+    def _nodes_of(self, value: Any) -> Any:
+        if isinstance(value, Ref):
+            return self.nodes[value]
+        if isinstance(value, tuple):
+            return tuple(self._nodes_of(v) for v in value)
+        if isinstance(value, list):
+            return [self._nodes_of(v) for v in value]
+        if isinstance(value, dict):
+            return {k: self._nodes_of(v) for k, v in value.items()}
+        if isinstance(value, slice):
+            return slice(self._nodes_of(value.start), self._nodes_of(value.stop), self._nodes_of(value.step))
+        return value
+
+    def _fresh_name(self, graph: Graph, base: str) -> str:
+        prefix, name, count = self._prefix[graph], base, 0
+        while prefix + name in self.ledger.records or name in graph._graph_namespace._used_names:
+            count += 1
+            name = f"{base}_{count}"
+        return name
+
+    def _set_kin(self, relation: dict[str, tuple[str, ...]], id: str, value: tuple[str, ...]) -> None:
+        self._journal.append(("kin", relation, id, relation.get(id)))
+        relation[id] = value
+
+
+def _create(graph: Graph, op: str, target: Any, args: Any, kwargs: Any, name: str) -> Node:
+    # given at once, fx searches the arguments for symbols leaf by leaf, which costs more than all the rest
+    node = graph.create_node(op, target, (), {}, name=name)
+    if args:
+        node.args = args
+    if kwargs:
+        node.kwargs = kwargs
+    return node
+
+
+def _forget_name(node: Node) -> None:
+    """Free the name, so that doing the same again gives the same id."""
+    space = node.graph._graph_namespace
+    space._used_names.discard(node.name)
+    space._obj_to_name.pop(node, None)
