@@ -4,8 +4,18 @@ import { test } from "node:test";
 
 import { partsOf } from "../src/panels/condition";
 import { operatorsByStep, sharesAt, stepOfNumbers, totalOf } from "../src/panels/numbers";
-import { numeric } from "../src/panels/tables";
-import { brief, clauses, count, figure, milliseconds, percent, plural, signed, split } from "../src/panels/text";
+import {
+  brief,
+  clauses,
+  count,
+  figure,
+  milliseconds,
+  percent,
+  plural,
+  signed,
+  split,
+  numeric,
+} from "../src/panels/text";
 import { APPLIED, NEAR, placeOf } from "../src/panels/walk_bar";
 import type { ConditionRow, Status } from "../src/protocol";
 import { decode, type Scene } from "../src/scene";
@@ -60,14 +70,31 @@ test("the engine's writing of a number sorts as that number, and what is none co
 });
 
 test("of a failure's sentence the first clause stands out and none of it is lost", () => {
-  assert.deepEqual(clauses("add.alpha = 2, expected 1 (conv is the second operand). It scales."), ["add.alpha = 2, expected 1", "(conv is the second operand). It scales."]);
+  assert.deepEqual(clauses("add.alpha = 2, expected 1 (conv is the second operand). It scales."), [
+    "add.alpha = 2, expected 1",
+    "(conv is the second operand). It scales.",
+  ]);
   assert.deepEqual(clauses("batch size is 4, expected 1"), ["batch size is 4, expected 1", ""]);
   assert.deepEqual(clauses("dsr.pt2 uses 1 operator: mylib::scale"), ["dsr.pt2 uses 1 operator", "mylib::scale"]);
 });
 
 test("conditions are grouped by optional part in the order in which they are checked", () => {
-  const row = (name: string, part: string | null, status: Status = "passed"): ConditionRow => ({ name, says: name, part, status, expected: "", actual: "", node: null, sentence: "" });
-  const parts = partsOf([row("two_dimensional", null), row("op", "residual"), row("alpha", "residual", "failed"), row("something_to_fuse", null, "follows")]);
+  const row = (name: string, part: string | null, status: Status = "passed"): ConditionRow => ({
+    name,
+    says: name,
+    part,
+    status,
+    expected: "",
+    actual: "",
+    node: null,
+    sentence: "",
+  });
+  const parts = partsOf([
+    row("two_dimensional", null),
+    row("op", "residual"),
+    row("alpha", "residual", "failed"),
+    row("something_to_fuse", null, "follows"),
+  ]);
   assert.deepEqual(
     parts.map(({ name, conditions }) => [name, conditions.map((condition) => condition.name)]),
     [
@@ -93,7 +120,9 @@ test("the shares of the categories add up to the operators alive, and what a pat
     const shares = sharesAt(one, step);
     const sum = shares.reduce((total, share) => total + share.count, 0);
     assert.equal(sum, counts[step], `at step ${step}`);
-    const made = shares.filter(({ pattern }) => pattern === one.patternRow(EPILOGUE)).reduce((total, share) => total + share.count, 0);
+    const made = shares
+      .filter(({ pattern }) => pattern === one.patternRow(EPILOGUE))
+      .reduce((total, share) => total + share.count, 0);
     assert.equal(made, step, "each step of this network makes one fused operator");
   }
 });
@@ -109,14 +138,20 @@ test("the strip speaks of the end while the program itself is on screen, else of
 test("a node's place among its pattern's matches counts from 1, by anchor first and then by any node of the match", () => {
   const one = scene(true);
   const pattern = one.patternRow(EPILOGUE);
-  const rows = Array.from({ length: one.matches.length }, (_, match) => match).filter((match) => one.matches.pattern[match] === pattern);
+  const rows = Array.from({ length: one.matches.length }, (_, match) => match).filter(
+    (match) => one.matches.pattern[match] === pattern,
+  );
   const applied = rows.filter((match) => one.verdict(match) === "applied");
   const near = rows.filter((match) => one.verdict(match) === "near miss");
   const third = applied[2];
   assert.ok(third !== undefined && near[0] !== undefined);
   assert.equal(placeOf(one, one.nodes.id(one.matches.anchor[third]), EPILOGUE, APPLIED), 3);
   for (const member of one.matchMembers(third)) assert.equal(placeOf(one, one.nodes.id(member), EPILOGUE, APPLIED), 3);
-  assert.equal(placeOf(one, one.nodes.id(one.stepMade(one.matches.step[third])[0] ?? -1), EPILOGUE, APPLIED), 3, "what the match became");
+  assert.equal(
+    placeOf(one, one.nodes.id(one.stepMade(one.matches.step[third])[0] ?? -1), EPILOGUE, APPLIED),
+    3,
+    "what the match became",
+  );
   assert.equal(placeOf(one, one.nodes.id(one.matches.anchor[near[0]]), EPILOGUE, NEAR), 1);
   assert.equal(placeOf(one, one.nodes.id(one.matches.anchor[near[0]]), EPILOGUE, APPLIED), 0);
   assert.equal(placeOf(one, "no_such_node", EPILOGUE, APPLIED), 0);

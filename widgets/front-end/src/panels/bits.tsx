@@ -46,7 +46,13 @@ export function Name({ text, strong }: { text: string; strong?: boolean }): JSX.
 }
 
 /** The pattern's number in pipeline order, on its colour; hollow when the pattern takes nothing here. */
-export function Badge({ pattern, hollow }: { pattern: Pick<PatternRow, "number" | "color">; hollow?: boolean }): JSX.Element {
+export function Badge({
+  pattern,
+  hollow,
+}: {
+  pattern: Pick<PatternRow, "number" | "color">;
+  hollow?: boolean;
+}): JSX.Element {
   const twin = pattern.color % 12 >= 6 ? " ls-twin" : "";
   return <span class={`ls-badge ls-c${pattern.color % 6}${twin}${hollow ? " ls-hollow" : ""}`}>{pattern.number}</span>;
 }
@@ -89,8 +95,24 @@ type ButtonProps = {
   onClick: (event: MouseEvent) => void;
 } & Data;
 
-export function Button({ label, prefix, icon, hint, bare, quiet, primary, disabled, pressed, caret, class: extra, onClick, ...rest }: ButtonProps): JSX.Element {
-  const names = ["ls-btn", bare && "ls-bare", quiet && "ls-quiet", primary && "ls-primary", extra].filter(Boolean).join(" ");
+export function Button({
+  label,
+  prefix,
+  icon,
+  hint,
+  bare,
+  quiet,
+  primary,
+  disabled,
+  pressed,
+  caret,
+  class: extra,
+  onClick,
+  ...rest
+}: ButtonProps): JSX.Element {
+  const names = ["ls-btn", bare && "ls-bare", quiet && "ls-quiet", primary && "ls-primary", extra]
+    .filter(Boolean)
+    .join(" ");
   return (
     <button
       type="button"
@@ -111,7 +133,12 @@ export function Button({ label, prefix, icon, hint, bare, quiet, primary, disabl
 }
 
 /** A link in the text that does something here. */
-export function Link({ text, hint, onClick, ...rest }: { text: string; hint?: string; onClick: () => void } & Data): JSX.Element {
+export function Link({
+  text,
+  hint,
+  onClick,
+  ...rest
+}: { text: string; hint?: string; onClick: () => void } & Data): JSX.Element {
   return (
     <button type="button" class="ls-link" title={hint} onClick={onClick} {...rest}>
       {text}
@@ -127,7 +154,11 @@ export function focused(inside: HTMLElement | null): HTMLElement | null {
 }
 
 /** A button that opens a menu. */
-export function MenuButton({ items, menu, ...button }: { items: () => Item[]; menu: string } & Omit<ButtonProps, "onClick">): JSX.Element {
+export function MenuButton({
+  items,
+  menu,
+  ...button
+}: { items: () => Item[]; menu: string } & Omit<ButtonProps, "onClick">): JSX.Element {
   const side = useSide();
   const box = useRef<HTMLSpanElement>(null);
   const anchor = () => box.current?.querySelector<HTMLElement>("button") ?? null;
@@ -144,7 +175,17 @@ export function MenuButton({ items, menu, ...button }: { items: () => Item[]; me
 }
 
 /** The heading of a section of a panel, with what belongs at its right end. */
-export function Heading({ text, children, line, id }: { text: string; children?: ComponentChildren; line?: boolean; id?: string }): JSX.Element {
+export function Heading({
+  text,
+  children,
+  line,
+  id,
+}: {
+  text: string;
+  children?: ComponentChildren;
+  line?: boolean;
+  id?: string;
+}): JSX.Element {
   return (
     <div class={line ? "ls-h ls-line" : "ls-h"}>
       <h3 class="ls-h-text" id={id}>
@@ -156,7 +197,17 @@ export function Heading({ text, children, line, id }: { text: string; children?:
 }
 
 /** A line of progress with a way to stop; it shows only when the work has lasted 300 ms. */
-export function Progress({ done, total, sentence, onStop }: { done: number; total: number; sentence: string; onStop?: () => void }): JSX.Element {
+export function Progress({
+  done,
+  total,
+  sentence,
+  onStop,
+}: {
+  done: number;
+  total: number;
+  sentence: string;
+  onStop?: () => void;
+}): JSX.Element {
   const known = total > 0;
   return (
     <div class="ls-progress" data-ls="progress">

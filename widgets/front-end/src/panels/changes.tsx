@@ -94,7 +94,17 @@ function ByOperator({ scene }: { scene: Scene }): JSX.Element {
   );
 }
 
-function ModuleRow({ scene, of, scale, on }: { scene: Scene; of: ModuleChange; scale: number; on: boolean }): JSX.Element {
+function ModuleRow({
+  scene,
+  of,
+  scale,
+  on,
+}: {
+  scene: Scene;
+  of: ModuleChange;
+  scale: number;
+  on: boolean;
+}): JSX.Element {
   const store = useStore();
   const path = scene.modules.path(of.row);
   return (
@@ -138,11 +148,14 @@ function Origin(): JSX.Element | null {
         ) : (
           <Provenance of={inspection} />
         )}
-        {inspection.origin.length > 0 && inspection.born === null && inspection.died === null && inspection.origin[0] !== node && (
-          <dd>
-            <NodeLinks nodes={inspection.origin} />
-          </dd>
-        )}
+        {inspection.origin.length > 0 &&
+          inspection.born === null &&
+          inspection.died === null &&
+          inspection.origin[0] !== node && (
+            <dd>
+              <NodeLinks nodes={inspection.origin} />
+            </dd>
+          )}
       </dl>
     </section>
   );
@@ -154,7 +167,10 @@ function blockOf(scene: Scene, module: number): number {
   return chain[Math.min(DEPTH, chain.length - 1)] ?? module;
 }
 
-function collect(scene: Scene, step: number): { removed: number; added: number; modules: ModuleChange[]; unchanged: number } {
+function collect(
+  scene: Scene,
+  step: number,
+): { removed: number; added: number; modules: ModuleChange[]; unchanged: number } {
   const { nodes } = scene;
   const found = new Map<number, ModuleChange>();
   const blocks = new Map<number, number>();
@@ -179,5 +195,10 @@ function collect(scene: Scene, step: number): { removed: number; added: number; 
     }
     found.set(block, change);
   }
-  return { removed, added, modules: [...found.values()].sort((a, b) => a.row - b.row), unchanged: seen.size - found.size };
+  return {
+    removed,
+    added,
+    modules: [...found.values()].sort((a, b) => a.row - b.row),
+    unchanged: seen.size - found.size,
+  };
 }

@@ -35,7 +35,13 @@ export function LeftColumn(): JSX.Element {
         <Legend />
       </Boundary>
       {railed && (
-        <button type="button" class="ls-tool" style={{ alignSelf: "end" }} data-ls="drawer-close" onClick={() => side.setDrawer(false)}>
+        <button
+          type="button"
+          class="ls-tool"
+          style={{ alignSelf: "end" }}
+          data-ls="drawer-close"
+          onClick={() => side.setDrawer(false)}
+        >
           <Icon name="left" small />
           Close
         </button>
@@ -68,7 +74,13 @@ function Rail(): JSX.Element {
           <Badge pattern={row} hollow={row.name !== focusedPattern} />
         </button>
       ))}
-      <button type="button" aria-label="Show the patterns and the skip list" title="Patterns and skip list" data-ls="drawer-open" onClick={() => side.setDrawer(true)}>
+      <button
+        type="button"
+        aria-label="Show the patterns and the skip list"
+        title="Patterns and skip list"
+        data-ls="drawer-open"
+        onClick={() => side.setDrawer(true)}
+      >
         <Icon name="right" />
       </button>
     </div>
@@ -107,7 +119,13 @@ export function RightColumn(): JSX.Element {
     <div class="ls-column">
       <Tabs label="About" tabs={SHEETS} current={sheet} choose={(name) => side.show(name)} ls="sheet" data="sheet">
         {width === "narrow" && (
-          <button type="button" class="ls-tool" aria-label="Close the sheet" data-ls="sheet-close" onClick={() => store.setSheetOpen(false)}>
+          <button
+            type="button"
+            class="ls-tool"
+            aria-label="Close the sheet"
+            data-ls="sheet-close"
+            onClick={() => store.setSheetOpen(false)}
+          >
             <Icon name="down" />
           </button>
         )}
@@ -117,7 +135,13 @@ export function RightColumn(): JSX.Element {
           <Steps />
         </Boundary>
       ) : (
-        <div class="ls-scroll" key={sheet} role="tabpanel" aria-label={SHEETS.find(({ name }) => name === sheet)?.title ?? ""} style={{ flex: "1" }}>
+        <div
+          class="ls-scroll"
+          key={sheet}
+          role="tabpanel"
+          aria-label={SHEETS.find(({ name }) => name === sheet)?.title ?? ""}
+          style={{ flex: "1" }}
+        >
           {sheet === "node" && <NodeSheet />}
           {sheet === "misses" && (
             <Boundary panel="misses" key="misses">
@@ -158,5 +182,7 @@ const REGIONS: { name: Tab; title: string }[] = [
 export function NarrowTabs(): JSX.Element {
   const store = useStore();
   const tab = usePick((state) => state.tab);
-  return <Tabs label="Regions" tabs={REGIONS} current={tab} choose={(name) => store.setTab(name)} ls="tab" data="tab" />;
+  return (
+    <Tabs label="Regions" tabs={REGIONS} current={tab} choose={(name) => store.setTab(name)} ls="tab" data="tab" />
+  );
 }

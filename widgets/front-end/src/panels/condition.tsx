@@ -28,7 +28,11 @@ const TICKS = 32;
 export function Ticks({ of }: { of: Explanation }): JSX.Element | null {
   if (of.conditions.length === 0) return null;
   return (
-    <span class={of.conditions.length > FINE ? "ls-ticks ls-fine" : "ls-ticks"} role="img" aria-label={`${of.passed} of ${of.total} conditions passed`}>
+    <span
+      class={of.conditions.length > FINE ? "ls-ticks ls-fine" : "ls-ticks"}
+      role="img"
+      aria-label={`${of.passed} of ${of.total} conditions passed`}
+    >
       {of.conditions.slice(0, TICKS).map((condition) => (
         <i key={condition.name} class={`ls-t-${condition.status.replace(" ", "-")}`} />
       ))}

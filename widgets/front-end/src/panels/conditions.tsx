@@ -13,11 +13,15 @@ import { usePick } from "./use";
 export function Conditions({ of }: { of: Explanation }): JSX.Element {
   const [all, setAll] = useState(false);
   const waiting = of.conditions.filter((condition) => condition.status === "not reached");
-  const shown = all || waiting.length < 2 ? of.conditions : of.conditions.filter((condition) => condition.status !== "not reached");
+  const shown =
+    all || waiting.length < 2 ? of.conditions : of.conditions.filter((condition) => condition.status !== "not reached");
   const box = useRef<HTMLDivElement>(null);
   // The facts above may come later than the conditions, and push them down.
   const inspection = usePick((state) => state.inspection);
-  useLayoutEffect(() => bringIntoView(box.current?.querySelector<HTMLElement>('[data-status="failed"]')), [of, inspection]);
+  useLayoutEffect(
+    () => bringIntoView(box.current?.querySelector<HTMLElement>('[data-status="failed"]')),
+    [of, inspection],
+  );
   return (
     <div role="list" aria-label="Conditions" ref={box}>
       {partsOf(shown).map((part) => (
@@ -37,7 +41,13 @@ export function Conditions({ of }: { of: Explanation }): JSX.Element {
         <div class="ls-condition ls-not-reached">
           <Icon name="dash" small />
           <span>
-            <button type="button" class="ls-link" data-ls="not-reached" data-count={waiting.length} onClick={() => setAll(true)}>
+            <button
+              type="button"
+              class="ls-link"
+              data-ls="not-reached"
+              data-count={waiting.length}
+              onClick={() => setAll(true)}
+            >
               {waiting.length} more not reached
             </button>
           </span>
@@ -85,7 +95,9 @@ function Condition({ of }: { of: ConditionRow }): JSX.Element {
       {why !== "" && <span class="ls-note">{brief(why, 600)}</span>}
       {failed && (
         <span class="ls-note ls-2" data-ls="condition-values">
-          <span class="ls-mono">{brief(of.name, 80)}</span>: expected <b class="ls-b">{brief(of.expected, 160) || "–"}</b>, actual <b class="ls-b">{brief(of.actual, 160) || "–"}</b>
+          <span class="ls-mono">{brief(of.name, 80)}</span>: expected{" "}
+          <b class="ls-b">{brief(of.expected, 160) || "–"}</b>, actual{" "}
+          <b class="ls-b">{brief(of.actual, 160) || "–"}</b>
         </span>
       )}
       {of.status === "follows" && of.sentence !== "" && <span class="ls-note ls-2">{brief(of.sentence)}</span>}

@@ -20,7 +20,14 @@ export function Constant({ constant }: { constant: Inspection["constants"][numbe
   };
   return (
     <div data-ls="constant" data-node={constant.node}>
-      <button type="button" class="ls-link ls-arg" aria-expanded={open} title={brief(`${constant.kind} ${constant.name}: show its statistics`)} data-ls="constant-open" onClick={toggle}>
+      <button
+        type="button"
+        class="ls-link ls-arg"
+        aria-expanded={open}
+        title={brief(`${constant.kind} ${constant.name}: show its statistics`)}
+        data-ls="constant-open"
+        onClick={toggle}
+      >
         <Icon name={open ? "down" : "right"} small />
         <Name text={constant.name} />
         <span class="ls-mono ls-2 ls-cut">{brief(constant.shape, 60)}</span>
@@ -42,7 +49,9 @@ function Numbers({ of }: { of: Statistics }): JSX.Element {
     ["mean", figure(of.mean)],
     ["std", figure(of.std)],
   ];
-  const notes = [of.zeros > 0 && `${count(of.zeros)} zero`, of.nan > 0 && `${count(of.nan)} NaN`].filter(Boolean).join(" · ");
+  const notes = [of.zeros > 0 && `${count(of.zeros)} zero`, of.nan > 0 && `${count(of.nan)} NaN`]
+    .filter(Boolean)
+    .join(" · ");
   return (
     <div class="ls-stats" data-ls="statistics" data-node={of.node}>
       <Histogram of={of} />
@@ -71,7 +80,9 @@ function Histogram({ of }: { of: Statistics }): JSX.Element | null {
       {of.histogram.map((bin, index) => {
         // A bin that holds anything stays visible.
         const height = bin === 0 ? 0 : Math.max(1, (bin / most) * 33);
-        return <rect key={index} x={index * width + width * 0.05} y={34 - height} width={width * 0.9} height={height} />;
+        return (
+          <rect key={index} x={index * width + width * 0.05} y={34 - height} width={width * 0.9} height={height} />
+        );
       })}
     </svg>
   );

@@ -53,7 +53,13 @@ function Field({ field }: { field: ProfileField }): JSX.Element {
     <div class="ls-field">
       <label for={id}>{field.name.replaceAll("_", " ")}</label>
       {field.kind === "bool" ? (
-        <input {...shared} class="" type="checkbox" checked={field.value === true} onChange={(event) => store.setProfile(field.name, event.currentTarget.checked)} />
+        <input
+          {...shared}
+          class=""
+          type="checkbox"
+          checked={field.value === true}
+          onChange={(event) => store.setProfile(field.name, event.currentTarget.checked)}
+        />
       ) : field.kind === "choice" ? (
         <select {...shared} value={String(field.value)} onChange={(event) => set(event.currentTarget.value)}>
           {field.choices.map((choice) => (

@@ -32,7 +32,8 @@ export function useDrag(list: { current: HTMLElement | null }, onMove: (name: st
       setMoved({ name, over });
     };
     const end = (stop: boolean) => {
-      for (const [type, listener] of Object.entries(listeners)) window.removeEventListener(type, listener as EventListener, true);
+      for (const [type, listener] of Object.entries(listeners))
+        window.removeEventListener(type, listener as EventListener, true);
       setMoved(null);
       if (!going) return;
       justEnded.current = true;
@@ -48,7 +49,8 @@ export function useDrag(list: { current: HTMLElement | null }, onMove: (name: st
       pointercancel: () => end(true),
       keydown: (key: KeyboardEvent) => key.key === "Escape" && end(true),
     };
-    for (const [type, listener] of Object.entries(listeners)) window.addEventListener(type, listener as EventListener, true);
+    for (const [type, listener] of Object.entries(listeners))
+      window.addEventListener(type, listener as EventListener, true);
   };
 
   return {

@@ -33,7 +33,8 @@ const KEYS: [string, string][] = [
   ["Esc", "clear; again: leave to the notebook"],
 ];
 
-const FILTERS = "op:conv   name:relu*   module:decoder.*   dtype:f16   shape:64   source:net.py   category:norm   users>1   fused   unfused   skipped   added   removed";
+const FILTERS =
+  "op:conv   name:relu*   module:decoder.*   dtype:f16   shape:64   source:net.py   category:norm   users>1   fused   unfused   skipped   added   removed";
 
 export function Help(): JSX.Element | null {
   const open = usePick((state) => state.helpOpen);
@@ -59,7 +60,15 @@ function Sheet(): JSX.Element {
   };
   return (
     <div class="ls-cover" onClick={(event) => event.target === event.currentTarget && close()}>
-      <div class="ls-sheet" role="dialog" aria-modal="true" aria-label="Keyboard" ref={box} onKeyDown={key} data-ls="help-sheet">
+      <div
+        class="ls-sheet"
+        role="dialog"
+        aria-modal="true"
+        aria-label="Keyboard"
+        ref={box}
+        onKeyDown={key}
+        data-ls="help-sheet"
+      >
         <Heading text="Keyboard">
           while the widget has the focus
           <Button label="Close (Esc)" icon="cross" bare data-ls="help-close" onClick={close} />
@@ -69,7 +78,11 @@ function Sheet(): JSX.Element {
             {KEYS.map(([keys, does]) => (
               <div key={keys} class="ls-key">
                 <span>
-                  {keys.split(" ").map((one) => (one === "·" || one === "…" ? <span class="ls-2">{one}</span> : <kbd class="ls-kbd">{one}</kbd>))}
+                  {keys
+                    .split(" ")
+                    .map((one) =>
+                      one === "·" || one === "…" ? <span class="ls-2">{one}</span> : <kbd class="ls-kbd">{one}</kbd>,
+                    )}
                 </span>
                 <span>{does}</span>
               </div>
@@ -80,7 +93,8 @@ function Sheet(): JSX.Element {
               Search
             </div>
             <div class="ls-2">
-              Words match names, ops, modules and sources, letters may be left out. Filters narrow it: <span class="ls-mono">{FILTERS}</span>
+              Words match names, ops, modules and sources, letters may be left out. Filters narrow it:{" "}
+              <span class="ls-mono">{FILTERS}</span>
             </div>
           </div>
         </div>

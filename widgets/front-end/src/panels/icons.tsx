@@ -41,7 +41,8 @@ const PATHS = {
   // What a pattern does: fold a constant in, fuse two into one, take one apart, change the layout, go one level down.
   fold: "M1.8 3.5h6.4l4 3.5-4 3.5H1.8zM8.2 3.5v7",
   fusion: "M5 3.5a3.5 3.5 0 1 1 0 7a3.5 3.5 0 0 1 0-7M9 3.5a3.5 3.5 0 1 1 0 7a3.5 3.5 0 0 1 0-7",
-  decomposition: "M7 1.5v3L3.4 8.8M7 4.5l3.6 4.3M3 9a1.8 1.8 0 1 1 0 3.6A1.8 1.8 0 0 1 3 9M11 9a1.8 1.8 0 1 1 0 3.6A1.8 1.8 0 0 1 11 9",
+  decomposition:
+    "M7 1.5v3L3.4 8.8M7 4.5l3.6 4.3M3 9a1.8 1.8 0 1 1 0 3.6A1.8 1.8 0 0 1 3 9M11 9a1.8 1.8 0 1 1 0 3.6A1.8 1.8 0 0 1 11 9",
   layout: "M2 2h10v10H2zM7 2v10M2 7h10",
   lowering: "M2.4 2.4h9.2M7 4.8v7M4 8.8l3 3 3-3",
 } as const;

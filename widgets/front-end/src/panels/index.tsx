@@ -97,11 +97,13 @@ export function mountPanels(slots: Slots, store: Store): () => void {
     if (state.view === "diff" && before.view !== "diff") side.show("changes");
     // Leaving Diff, or picking a node from elsewhere, brings its reasons back: they are what one selects a node for.
     if (state.view !== "diff" && before.view === "diff" && side.state.sheet === "changes") side.show("node");
-    if (state.selected !== before.selected && state.selected.length > 0 && side.state.sheet === "misses") side.show("node");
+    if (state.selected !== before.selected && state.selected.length > 0 && side.state.sheet === "misses")
+      side.show("node");
     if (state.playing && !before.playing) side.show("steps");
     // What was refused was refused of another recipe.
     if (state.scene?.revision !== before.scene?.revision) {
-      for (const region of ["patterns", "skips"] as const) if (state.errors[region] !== undefined) store.dismissError(region);
+      for (const region of ["patterns", "skips"] as const)
+        if (state.errors[region] !== undefined) store.dismissError(region);
     }
     if (state.width !== before.width || state.whyFocus !== before.whyFocus) side.setDrawer(false);
   });

@@ -49,14 +49,22 @@ function Head({ node, inspection }: { node: string; inspection: Inspection | nul
   const traced = usePick((state) => state.traced !== null);
   const away = useAway();
   const items = (): Item[] => {
-    const skip = (name: string, label: string, target: Parameters<typeof store.skip>[0]): Item => ({ name, label: brief(label, 80), icon: "skip", disabled: away, run: () => store.skip(target) });
+    const skip = (name: string, label: string, target: Parameters<typeof store.skip>[0]): Item => ({
+      name,
+      label: brief(label, 80),
+      icon: "skip",
+      disabled: away,
+      run: () => store.skip(target),
+    });
     const path = inspection?.module.at(-1)?.path ?? "";
     return [
       { name: "copy", label: "Copy the name", icon: "copy", run: () => void store.copyText(node, "name") },
       { name: "centre", label: "Show in the graph", icon: "locate", run: () => void store.travel(node) },
       { name: "inputs", label: "Trace inputs", icon: "up", run: () => store.trace(node, "inputs") },
       { name: "outputs", label: "Trace outputs", icon: "down", run: () => store.trace(node, "outputs") },
-      ...(traced ? [{ name: "untrace", label: "Stop tracing", icon: "cross" as const, run: () => store.trace(node, null) }] : []),
+      ...(traced
+        ? [{ name: "untrace", label: "Stop tracing", icon: "cross" as const, run: () => store.trace(node, null) }]
+        : []),
       skip("skip-node", "Skip this node", { node }),
       ...(path === "" ? [] : [skip("skip-module", `Skip the module ${path}`, { module: path })]),
       ...(inspection === null ? [] : [skip("skip-op", `Skip every ${inspection.op}`, { op: inspection.op })]),
@@ -75,8 +83,22 @@ function Head({ node, inspection }: { node: string; inspection: Inspection | nul
       <span class="ls-group ls-push">
         {(back || forward) && (
           <>
-            <Button label="Back (Alt+←)" icon="left" bare disabled={!back} data-ls="back" onClick={() => store.back()} />
-            <Button label="Forward (Alt+→)" icon="right" bare disabled={!forward} data-ls="forward" onClick={() => store.forward()} />
+            <Button
+              label="Back (Alt+←)"
+              icon="left"
+              bare
+              disabled={!back}
+              data-ls="back"
+              onClick={() => store.back()}
+            />
+            <Button
+              label="Forward (Alt+→)"
+              icon="right"
+              bare
+              disabled={!forward}
+              data-ls="forward"
+              onClick={() => store.forward()}
+            />
           </>
         )}
         <MenuButton label="What to do with this node" icon="dots" bare items={items} menu="Node" data-ls="node-menu" />
@@ -103,7 +125,8 @@ function Facts({ of }: { of: Inspection }): JSX.Element {
         {of.source !== null && (
           <Fact name="source" about={`${of.source.file}:${of.source.line}`}>
             <span class="ls-mono ls-cut ls-whole" data-ls="node-source">
-              {brief(baseName(of.source.file), 60)}:{of.source.line} <span class="ls-2">{brief(of.source.text, 160)}</span>
+              {brief(baseName(of.source.file), 60)}:{of.source.line}{" "}
+              <span class="ls-2">{brief(of.source.text, 160)}</span>
             </span>
           </Fact>
         )}
@@ -166,11 +189,23 @@ function Rest({ of }: { of: Inspection }): JSX.Element {
 }
 
 function moreInWords(of: Inspection): string {
-  const parts = ["strides", of.constants.length > 0 ? plural(of.constants.length, "constant") : "", of.users.length > 0 ? plural(of.users.length, "user") : ""];
+  const parts = [
+    "strides",
+    of.constants.length > 0 ? plural(of.constants.length, "constant") : "",
+    of.users.length > 0 ? plural(of.users.length, "user") : "",
+  ];
   return parts.filter(Boolean).join(", ");
 }
 
-function Fact({ name, about, children }: { name: string; about?: string | undefined; children: ComponentChildren }): JSX.Element {
+function Fact({
+  name,
+  about,
+  children,
+}: {
+  name: string;
+  about?: string | undefined;
+  children: ComponentChildren;
+}): JSX.Element {
   return (
     <>
       <dt title={about === undefined ? undefined : brief(about)}>{name}</dt>
@@ -213,7 +248,13 @@ function Arguments({ of }: { of: Inspection }): JSX.Element {
           </span>
         </span>
       ))}
-      {shown.length < of.arguments.length && <Link text={`${of.arguments.length - shown.length} more`} data-ls="more-arguments" onClick={() => setAll(true)} />}
+      {shown.length < of.arguments.length && (
+        <Link
+          text={`${of.arguments.length - shown.length} more`}
+          data-ls="more-arguments"
+          onClick={() => setAll(true)}
+        />
+      )}
     </span>
   );
 }

@@ -10,7 +10,8 @@ export function Legend(): JSX.Element | null {
   const present = useMemo(() => {
     if (scene === null) return [];
     const found = new Set<number>();
-    for (let row = 0; row < scene.nodes.length; row++) if (scene.nodes.kind[row] === 0) found.add(scene.nodes.category[row] ?? -1);
+    for (let row = 0; row < scene.nodes.length; row++)
+      if (scene.nodes.kind[row] === 0) found.add(scene.nodes.category[row] ?? -1);
     return scene.header.categories.filter((_, index) => found.has(index));
   }, [scene]);
   if (present.length === 0) return null;

@@ -39,7 +39,12 @@ export function Sentence(): JSX.Element | null {
         {made !== undefined && (
           <>
             ·{" "}
-            <button type="button" class="ls-link" data-ls="sentence-where" onClick={() => void store.travel(scene.nodes.id(made))}>
+            <button
+              type="button"
+              class="ls-link"
+              data-ls="sentence-where"
+              onClick={() => void store.travel(scene.nodes.id(made))}
+            >
               <Name text={where || scene.nodes.id(made)} />
             </button>
           </>
@@ -54,17 +59,27 @@ export function Sentence(): JSX.Element | null {
 const TERMS: [RegExp, string][] = [
   [/^(?:conv\w*|∗)$/i, "conv"],
   [/^(?:matmul|mm|bmm|addmm|linear|gemm)$/i, "matmul"],
-  [/^(?:relu6?|act(?:ivation)?|clamp|hardtanh|hardswish|hardsigmoid|sigmoid|silu|gelu|tanh|softmax|max|min)$/i, "activation"],
+  [
+    /^(?:relu6?|act(?:ivation)?|clamp|hardtanh|hardswish|hardsigmoid|sigmoid|silu|gelu|tanh|softmax|max|min)$/i,
+    "activation",
+  ],
   [/^(?:bn|batch_?norm|layer_?norm|group_?norm|rms_?norm|norm|sqrt|var|mean)$/i, "norm"],
   [/^(?:add|sub|mul|div|residual(?:_op)?|scale)$/i, "arithmetic"],
-  [/^(?:reshape|view|permute|transpose|cat|concat|stack|slice|squeeze|unsqueeze|expand|interleave|pad|flip)$/i, "shape"],
+  [
+    /^(?:reshape|view|permute|transpose|cat|concat|stack|slice|squeeze|unsqueeze|expand|interleave|pad|flip)$/i,
+    "shape",
+  ],
   [/^(?:upsample\w*|nearest|bilinear|resize|interpolate|pixel_shuffle)$/i, "resample"],
   [/^(?:quant\w*|dequant\w*|q|dq)$/i, "quant"],
 ];
 
 export function Mathematics(): JSX.Element | null {
   const shown = useShown();
-  const pattern = usePick((state) => (state.scene && state.step > 0 ? (state.scene.patterns[state.scene.steps.pattern[state.step - 1] ?? -1] ?? null) : null));
+  const pattern = usePick((state) =>
+    state.scene && state.step > 0
+      ? (state.scene.patterns[state.scene.steps.pattern[state.step - 1] ?? -1] ?? null)
+      : null,
+  );
   if (!shown || pattern === null || pattern.mathematics === "") return null;
   const [formula, rest] = statement(brief(pattern.mathematics, 600));
   const sides = formula.split(/\s*(?:->|→|⇒|=>)\s*/);
@@ -86,7 +101,9 @@ export function Mathematics(): JSX.Element | null {
 /** The formula, and what is said of its letters after it. */
 function statement(mathematics: string): [string, string] {
   const end = /,? where |[.;] /.exec(mathematics);
-  return end === null ? [mathematics, ""] : [mathematics.slice(0, end.index), mathematics.slice(end.index).replace(/^[,.; ]+/, "")];
+  return end === null
+    ? [mathematics, ""]
+    : [mathematics.slice(0, end.index), mathematics.slice(end.index).replace(/^[,.; ]+/, "")];
 }
 
 function Formula({ text }: { text: string }): JSX.Element {

@@ -22,7 +22,12 @@ function Menu({ menu, close }: { menu: OpenMenu; close: () => void }): JSX.Eleme
   useLayoutEffect(() => {
     if (!box.current) return;
     place(box.current, menu.anchor);
-    entries(box.current)[Math.max(0, menu.items.findIndex((item) => item.checked))]?.focus();
+    entries(box.current)[
+      Math.max(
+        0,
+        menu.items.findIndex((item) => item.checked),
+      )
+    ]?.focus();
   }, []);
   useEffect(() => {
     const elsewhere = (event: Event) => {

@@ -19,7 +19,8 @@ export function totalOf(scene: Scene): CountRow | undefined {
 export function operatorsByStep(scene: Scene): Int32Array {
   const counts = new Int32Array(scene.lastStep + 1);
   counts[0] = totalOf(scene)?.before ?? 0;
-  for (let step = 1; step <= scene.lastStep; step++) counts[step] = (counts[step - 1] ?? 0) + (scene.steps.delta[step - 1] ?? 0);
+  for (let step = 1; step <= scene.lastStep; step++)
+    counts[step] = (counts[step - 1] ?? 0) + (scene.steps.delta[step - 1] ?? 0);
   return counts;
 }
 
@@ -35,7 +36,9 @@ export function sharesAt(scene: Scene, step: number): Share[] {
     const into = own ? made : plain;
     into.set(key, (into.get(key) ?? 0) + 1);
   }
-  const shares: Share[] = [...made].sort((a, b) => a[0] - b[0]).map(([pattern, count]) => ({ category: "other", pattern, count }));
+  const shares: Share[] = [...made]
+    .sort((a, b) => a[0] - b[0])
+    .map(([pattern, count]) => ({ category: "other", pattern, count }));
   for (const [category, count] of [...plain].sort((a, b) => a[0] - b[0])) {
     shares.push({ category: scene.header.categories[category] ?? "other", pattern: -1, count });
   }

@@ -4,12 +4,11 @@ import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 
 import type { PatternRow } from "../protocol";
-import type { Scene } from "../scene";
-import type { Store } from "../store";
 import { Badge, Heading, Name } from "./bits";
 import { Icon, kindIcon } from "./icons";
+import { menuOf, shift } from "./pattern_menu";
 import { RegionError } from "./region_error";
-import { type Item, useSide } from "./side";
+import { useSide } from "./side";
 import { brief } from "./text";
 import { hovering, useAway, usePatterns, usePick, useStore } from "./use";
 import { useDrag } from "./drag";
@@ -26,8 +25,12 @@ export function Patterns(): JSX.Element {
   const list = useRef<HTMLDivElement>(null);
   const drag = useDrag(list, (name, before) => store.move(name, before));
   const on = patterns.filter((row) => row.enabled).length;
-  const shown = changing ? patterns.filter((row) => row.applied > 0 || row.would > 0 || row.name === focusedPattern) : patterns;
-  const stop = shown.some((row) => row.name === current) ? current : (shown.find((row) => row.name === focusedPattern) ?? shown[0])?.name;
+  const shown = changing
+    ? patterns.filter((row) => row.applied > 0 || row.would > 0 || row.name === focusedPattern)
+    : patterns;
+  const stop = shown.some((row) => row.name === current)
+    ? current
+    : (shown.find((row) => row.name === focusedPattern) ?? shown[0])?.name;
   return (
     <section class="ls-region" aria-label="Patterns" tabIndex={-1} data-ls="patterns">
       <Heading text="Patterns">
@@ -36,11 +39,22 @@ export function Patterns(): JSX.Element {
         </span>
       </Heading>
       <RegionError region="patterns" />
-      <div class={away ? "ls-patterns ls-off-line" : working ? "ls-patterns ls-working" : "ls-patterns"} role="listbox" aria-label="Patterns, in pipeline order" aria-busy={working} aria-disabled={away} ref={list}>
+      <div
+        class={away ? "ls-patterns ls-off-line" : working ? "ls-patterns ls-working" : "ls-patterns"}
+        role="listbox"
+        aria-label="Patterns, in pipeline order"
+        aria-busy={working}
+        aria-disabled={away}
+        ref={list}
+      >
         {shown.map((row) => (
           <Pattern key={row.name} row={row} stop={row.name === stop} onStop={() => setCurrent(row.name)} drag={drag} />
         ))}
-        {shown.length === 0 && <div class="ls-pad ls-2">{patterns.length === 0 ? "This target has no patterns." : "No pattern changes anything here."}</div>}
+        {shown.length === 0 && (
+          <div class="ls-pad ls-2">
+            {patterns.length === 0 ? "This target has no patterns." : "No pattern changes anything here."}
+          </div>
+        )}
       </div>
       <Tools changing={changing} setChanging={setChanging} />
     </section>
@@ -52,7 +66,20 @@ function isWorking(state: { kernel: string; pending: readonly { type: string }[]
   return state.kernel !== "idle" && state.pending.some(({ type }) => RECIPE_CHANGES.has(type));
 }
 
-const RECIPE_CHANGES = new Set(["toggle", "only", "all", "move", "skip", "skip_text", "unskip", "undo", "redo", "target", "profile", "apply"]);
+const RECIPE_CHANGES = new Set([
+  "toggle",
+  "only",
+  "all",
+  "move",
+  "skip",
+  "skip_text",
+  "unskip",
+  "undo",
+  "redo",
+  "target",
+  "profile",
+  "apply",
+]);
 
 function Tools({ changing, setChanging }: { changing: boolean; setChanging: (on: boolean) => void }): JSX.Element {
   const store = useStore();
@@ -60,23 +87,47 @@ function Tools({ changing, setChanging }: { changing: boolean; setChanging: (on:
   const focusedPattern = usePick((state) => state.focusedPattern);
   return (
     <div class="ls-pattern-tools">
-      <button type="button" class="ls-tool" aria-disabled={away} title="Switch every pattern on" data-ls="patterns-all" onClick={() => away || store.all(true)}>
+      <button
+        type="button"
+        class="ls-tool"
+        aria-disabled={away}
+        title="Switch every pattern on"
+        data-ls="patterns-all"
+        onClick={() => away || store.all(true)}
+      >
         All
       </button>
-      <button type="button" class="ls-tool" aria-disabled={away} title="Switch every pattern off" data-ls="patterns-none" onClick={() => away || store.all(false)}>
+      <button
+        type="button"
+        class="ls-tool"
+        aria-disabled={away}
+        title="Switch every pattern off"
+        data-ls="patterns-none"
+        onClick={() => away || store.all(false)}
+      >
         None
       </button>
       <button
         type="button"
         class="ls-tool"
         aria-disabled={away || focusedPattern === null}
-        title={focusedPattern === null ? "Only the focused pattern: click a pattern first" : brief(`Only ${focusedPattern}`)}
+        title={
+          focusedPattern === null ? "Only the focused pattern: click a pattern first" : brief(`Only ${focusedPattern}`)
+        }
         data-ls="patterns-solo"
         onClick={() => !away && focusedPattern !== null && store.only(focusedPattern)}
       >
         Solo
       </button>
-      <button type="button" class="ls-tool" style={{ marginLeft: "auto" }} aria-pressed={changing} title="Show only the patterns that change anything here" data-ls="patterns-filter" onClick={() => setChanging(!changing)}>
+      <button
+        type="button"
+        class="ls-tool"
+        style={{ marginLeft: "auto" }}
+        aria-pressed={changing}
+        title="Show only the patterns that change anything here"
+        data-ls="patterns-filter"
+        onClick={() => setChanging(!changing)}
+      >
         <Icon name="filter" small />
         changing
       </button>
@@ -99,7 +150,8 @@ function Pattern({ row, stop, onStop, drag }: RowProps): JSX.Element {
   const self = useRef<HTMLDivElement>(null);
   const menu = side.state.menu !== null && side.state.menu.anchor === self.current;
   const openMenu = () => {
-    if (self.current) side.toggleMenu({ label: brief(row.name, 80), items: menuOf(store, row, away), anchor: self.current });
+    if (self.current)
+      side.toggleMenu({ label: brief(row.name, 80), items: menuOf(store, row, away), anchor: self.current });
   };
   const click = () => {
     onStop();
@@ -113,16 +165,20 @@ function Pattern({ row, stop, onStop, drag }: RowProps): JSX.Element {
     const step = { ArrowUp: -1, ArrowDown: 1 }[event.key];
     if (step !== undefined && event.altKey) shift(store, row, step);
     else if (step !== undefined) sibling(option, step)?.focus();
-    else if (event.key === "Home" || event.key === "End") sibling(option, event.key === "Home" ? -Infinity : Infinity)?.focus();
+    else if (event.key === "Home" || event.key === "End")
+      sibling(option, event.key === "Home" ? -Infinity : Infinity)?.focus();
     else if (event.key === " ") !away && store.toggle(row.name);
     else if (event.key === "Enter") click();
-    else if (event.key === "ArrowRight" || event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey)) openMenu();
+    else if (event.key === "ArrowRight" || event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey))
+      openMenu();
     else return;
     event.preventDefault();
     event.stopPropagation();
   };
   const state = drag.stateOf(row.name);
-  const names = ["ls-pattern", `ls-c${row.color % 6}`, !row.enabled && "ls-off", focus && "ls-on", state].filter(Boolean).join(" ");
+  const names = ["ls-pattern", `ls-c${row.color % 6}`, !row.enabled && "ls-off", focus && "ls-on", state]
+    .filter(Boolean)
+    .join(" ");
   return (
     <>
       <div
@@ -132,7 +188,9 @@ function Pattern({ row, stop, onStop, drag }: RowProps): JSX.Element {
         tabIndex={stop ? 0 : -1}
         aria-selected={focus}
         aria-checked={row.enabled}
-        aria-label={brief(`${row.number}, ${row.name}, ${row.enabled ? "on" : "off"}, ${row.summary}${row.locked ? `, ${row.locked}` : ""}`)}
+        aria-label={brief(
+          `${row.number}, ${row.name}, ${row.enabled ? "on" : "off"}, ${row.summary}${row.locked ? `, ${row.locked}` : ""}`,
+        )}
         title={brief(row.mathematics)}
         data-ls="pattern-row"
         data-pattern={row.name}
@@ -219,55 +277,6 @@ function Summary({ text }: { text: string }): JSX.Element {
       })}
     </span>
   );
-}
-
-function menuOf(store: Store, row: PatternRow, away: boolean): Item[] {
-  const { scene } = store.state;
-  const patterns = scene?.patterns ?? [];
-  const rival = winner(scene, row);
-  const at = patterns.indexOf(row);
-  const items: Item[] = [
-    { name: "toggle", label: row.enabled ? "Switch off" : "Switch on", icon: "check", disabled: away || (row.locked !== null && !row.enabled), ...(row.locked ? { detail: row.locked } : {}), run: () => store.toggle(row.name) },
-    { name: "only", label: "Only this one", detail: "switches every other pattern off", disabled: away, run: () => store.only(row.name) },
-    { name: "skip", label: "Skip this pattern", icon: "skip", disabled: away, run: () => store.skip({ pattern: row.name }) },
-    { name: "earlier", label: "Move one earlier", icon: "up", disabled: away || at <= 0, run: () => shift(store, row, -1) },
-    { name: "later", label: "Move one later", icon: "down", disabled: away || at >= patterns.length - 1, run: () => shift(store, row, 1) },
-  ];
-  for (const own of patterns.filter((one) => one.yours && one.name !== row.name).slice(0, 3)) {
-    items.push({ name: `before:${own.name}`, label: brief(`Insert ${own.name} before`, 60), icon: "plus", disabled: away, run: () => store.move(own.name, row.name) });
-    items.push({ name: `after:${own.name}`, label: brief(`Insert ${own.name} after`, 60), icon: "plus", disabled: away, run: () => store.move(own.name, following(patterns, row)) });
-  }
-  if (rival) {
-    items.push({ name: "flip", label: "Flip the winner", detail: brief(`runs before ${rival.number} ${rival.name}, which takes its matches now`, 90), icon: "undo", disabled: away, run: () => store.move(row.name, rival.name) });
-  }
-  items.push({ name: "mathematics", label: "Copy the mathematics", detail: brief(row.mathematics, 160), icon: "copy", run: () => void store.copyText(row.mathematics, "mathematics") });
-  if (row.source !== "") items.push({ name: "source", label: "Copy the source", detail: brief(row.source, 90), icon: "file", run: () => void store.copyText(row.source, "source") });
-  return items;
-}
-
-function following(patterns: readonly PatternRow[], row: PatternRow): string | null {
-  return patterns[patterns.indexOf(row) + 1]?.name ?? null;
-}
-
-/** Move one place: earlier is before the one before, later is before the one after the next. */
-function shift(store: Store, row: PatternRow, by: number): void {
-  const patterns = store.state.scene?.patterns ?? [];
-  const at = patterns.findIndex((one) => one.name === row.name);
-  if (at < 0 || at + by < 0 || at + by >= patterns.length) return;
-  store.move(row.name, patterns[by < 0 ? at - 1 : at + 2]?.name ?? null);
-}
-
-/** The pattern that shadows most of this one's matches. */
-function winner(scene: Scene | null, row: PatternRow): PatternRow | null {
-  if (scene === null || row.shadowed === 0) return null;
-  const own = scene.patternRow(row.name);
-  const taken = new Map<number, number>();
-  for (let match = 0; match < scene.matches.length; match++) {
-    const by = scene.matches.by[match] ?? -1;
-    if (scene.matches.pattern[match] === own && by >= 0) taken.set(by, (taken.get(by) ?? 0) + 1);
-  }
-  const [most] = [...taken].sort((a, b) => b[1] - a[1]);
-  return (most && scene.patterns[most[0]]) ?? null;
 }
 
 function sibling(self: HTMLElement, by: number): HTMLElement | undefined {

@@ -43,7 +43,14 @@ export function Scrubber(): JSX.Element {
   };
   return (
     <span class="ls-scrub">
-      <Button label="One step back ([)" icon="left" bare disabled={step === 0} data-ls="step-back" onClick={() => store.setStep(step - 1)} />
+      <Button
+        label="One step back ([)"
+        icon="left"
+        bare
+        disabled={step === 0}
+        data-ls="step-back"
+        onClick={() => store.setStep(step - 1)}
+      />
       <span
         class="ls-track"
         role="slider"
@@ -61,8 +68,23 @@ export function Scrubber(): JSX.Element {
         <i style={{ width: `${part}%` }} />
         <u style={{ left: `${part}%` }} />
       </span>
-      <Button label="One step on (])" icon="right" bare disabled={step >= last} data-ls="step-on" onClick={() => store.setStep(step + 1)} />
-      <button type="button" class="ls-at-step" title="Show the list of steps" data-ls="step" data-step={step} data-steps={last} onClick={() => side.show("steps")}>
+      <Button
+        label="One step on (])"
+        icon="right"
+        bare
+        disabled={step >= last}
+        data-ls="step-on"
+        onClick={() => store.setStep(step + 1)}
+      />
+      <button
+        type="button"
+        class="ls-at-step"
+        title="Show the list of steps"
+        data-ls="step"
+        data-step={step}
+        data-steps={last}
+        onClick={() => side.show("steps")}
+      >
         <span class="ls-step-word">step </span>
         <b>
           {count(step)} / {count(last)}

@@ -71,15 +71,24 @@ export function Search(): JSX.Element {
         {query === "" && <span class="ls-kbd">/</span>}
       </div>
       {shown && (
-        <div class="ls-found" data-ls="search-results" data-count={results.length} onPointerDown={(event) => event.preventDefault()}>
+        <div
+          class="ls-found"
+          data-ls="search-results"
+          data-count={results.length}
+          onPointerDown={(event) => event.preventDefault()}
+        >
           <div class="ls-h ls-11 ls-2">
-            {results.length === 0 ? "Nothing found. Try op:conv, module:body.*, dtype:f16, users>1, unfused" : `${plural(results.length, "node")}, Enter for the next`}
+            {results.length === 0
+              ? "Nothing found. Try op:conv, module:body.*, dtype:f16, users>1, unfused"
+              : `${plural(results.length, "node")}, Enter for the next`}
           </div>
           <div class="ls-scroll" role="listbox" id={`${side.id}-found`} aria-label="Found nodes">
             {results.slice(0, LISTED).map((hit, index) => (
               <Hit key={hit.id} hit={hit} scene={scene} index={index} chosen={index === at} />
             ))}
-            {results.length > LISTED && <div class="ls-hit ls-2">and {plural(results.length - LISTED, "more", "more")}</div>}
+            {results.length > LISTED && (
+              <div class="ls-hit ls-2">and {plural(results.length - LISTED, "more", "more")}</div>
+            )}
           </div>
         </div>
       )}
@@ -87,7 +96,17 @@ export function Search(): JSX.Element {
   );
 }
 
-function Hit({ hit, scene, index, chosen }: { hit: SearchHit; scene: Scene; index: number; chosen: boolean }): JSX.Element {
+function Hit({
+  hit,
+  scene,
+  index,
+  chosen,
+}: {
+  hit: SearchHit;
+  scene: Scene;
+  index: number;
+  chosen: boolean;
+}): JSX.Element {
   const store = useStore();
   const side = useSide();
   const { nodes } = scene;

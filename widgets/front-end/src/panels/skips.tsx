@@ -30,7 +30,13 @@ export function Skips(): JSX.Element {
           {error !== undefined && (
             <>
               {typed !== "" && (
-                <span class="ls-chip ls-wrong" role="listitem" data-ls="skip-chip" data-value={typed} data-valid="false">
+                <span
+                  class="ls-chip ls-wrong"
+                  role="listitem"
+                  data-ls="skip-chip"
+                  data-value={typed}
+                  data-valid="false"
+                >
                   <Name text={typed} />
                   <Remove what={typed} onRemove={() => store.dismissError("skips")} />
                 </span>
@@ -68,7 +74,9 @@ function Chip({ chip, onRemove }: { chip: SkipChip; onRemove: () => void }): JSX
     >
       <span class="ls-2">{chip.kind}</span>
       {known ? <NodeLink node={chip.value} /> : <Name text={chip.value} />}
-      {chip.pattern !== null && chip.kind !== "pattern" && <span class="ls-2 ls-cut">of {brief(chip.pattern, 60)}</span>}
+      {chip.pattern !== null && chip.kind !== "pattern" && (
+        <span class="ls-2 ls-cut">of {brief(chip.pattern, 60)}</span>
+      )}
       {!chip.active && <span class="ls-2">inactive</span>}
       <Remove what={`${chip.kind} ${chip.value}`} onRemove={onRemove} />
     </span>
@@ -120,7 +128,15 @@ function Add({ disabled, onAdd }: { disabled: boolean; onAdd: (text: string) => 
         <div class="ls-found" onPointerDown={(event) => event.preventDefault()}>
           <div class="ls-scroll" role="listbox" aria-label="Names to skip" data-ls="skip-completions">
             {found.map((name, index) => (
-              <div class="ls-hit" role="option" key={`${name.kind} ${name.value}`} aria-selected={index === at} data-ls="skip-completion" data-value={name.value} onClick={() => add(name.value)}>
+              <div
+                class="ls-hit"
+                role="option"
+                key={`${name.kind} ${name.value}`}
+                aria-selected={index === at}
+                data-ls="skip-completion"
+                data-value={name.value}
+                onClick={() => add(name.value)}
+              >
                 <span />
                 <Name text={name.value} />
                 <span class="ls-11 ls-2" style={{ gridColumn: "3" }}>
@@ -166,12 +182,14 @@ interface Completion {
 /** Every name that can be skipped: patterns, modules with all that is in them, ops, and the program's own nodes. */
 function completions(scene: Scene): Completion[] {
   const names: Completion[] = scene.patterns.map(({ name }) => ({ kind: "pattern", value: name }));
-  for (let row = 1; row < scene.modules.length; row++) names.push({ kind: "module", value: `${scene.modules.path(row)}.*` });
+  for (let row = 1; row < scene.modules.length; row++)
+    names.push({ kind: "module", value: `${scene.modules.path(row)}.*` });
   const ops = new Set<string>();
   for (let row = 0; row < scene.nodes.length; row++) if (scene.nodes.kind[row] === 0) ops.add(scene.nodes.op(row));
   for (const op of ops) names.push({ kind: "op", value: op });
   for (let row = 0; row < scene.nodes.length; row++) {
-    if (scene.nodes.kind[row] === 0 && scene.nodes.born[row] === 0) names.push({ kind: "node", value: scene.nodes.id(row) });
+    if (scene.nodes.kind[row] === 0 && scene.nodes.born[row] === 0)
+      names.push({ kind: "node", value: scene.nodes.id(row) });
   }
   return names;
 }

@@ -51,7 +51,13 @@ function Failed({ sentence }: { sentence: string }): JSX.Element {
       </div>
       <div class="ls-row">
         <Button label="Load again" primary data-ls="load-again" onClick={() => store.reload()} />
-        <Button label="Copy details" icon="copy" quiet data-ls="copy-details" onClick={() => void store.copyText(sentence, "details")} />
+        <Button
+          label="Copy details"
+          icon="copy"
+          quiet
+          data-ls="copy-details"
+          onClick={() => void store.copyText(sentence, "details")}
+        />
       </div>
     </div>
   );
@@ -82,7 +88,13 @@ function Loading(): JSX.Element {
   if (!late && stages.length === 0) return <div data-ls="state-loading" />;
   return (
     <div data-ls="state-loading">
-      <h2>{kernel === "gone" ? "The kernel is not answering" : kernel === "busy" && stages.length === 0 ? "The kernel is busy with a cell" : "Loading"}</h2>
+      <h2>
+        {kernel === "gone"
+          ? "The kernel is not answering"
+          : kernel === "busy" && stages.length === 0
+            ? "The kernel is busy with a cell"
+            : "Loading"}
+      </h2>
       {kernel === "gone" ? (
         <p>Run the cell again to reconnect.</p>
       ) : stages.length === 0 ? (
@@ -93,7 +105,14 @@ function Loading(): JSX.Element {
             <StageRow key={stage.what} stage={stage} running={progress[stage.what] !== undefined} />
           ))}
           {running && (
-            <div class="ls-bar" role="progressbar" aria-label={running.sentence} aria-valuemin={0} aria-valuemax={running.total} aria-valuenow={running.done}>
+            <div
+              class="ls-bar"
+              role="progressbar"
+              aria-label={running.sentence}
+              aria-valuemin={0}
+              aria-valuemax={running.total}
+              aria-valuenow={running.done}
+            >
               <i style={{ width: `${running.total > 0 ? (running.done / running.total) * 100 : 0}%` }} />
             </div>
           )}
@@ -146,7 +165,8 @@ export function Notices(): JSX.Element | null {
       {kernel === "gone" && live && (
         <div class="ls-banner ls-notice" role="alert" data-ls="kernel-gone">
           <span>
-            <b class="ls-b">The kernel is not answering.</b> You see its last answer; toggles are off. Run the cell again to reconnect.
+            <b class="ls-b">The kernel is not answering.</b> You see its last answer; toggles are off. Run the cell
+            again to reconnect.
           </span>
         </div>
       )}
@@ -159,13 +179,21 @@ export function Notices(): JSX.Element | null {
       {error !== undefined && (
         <div class="ls-error ls-notice" role="alert" data-ls="region-error" data-region="graph">
           <span>{brief(error, 600)}</span>
-          <Button label="Dismiss" icon="cross" bare data-ls="dismiss-error" onClick={() => store.dismissError("graph")} />
+          <Button
+            label="Dismiss"
+            icon="cross"
+            bare
+            data-ls="dismiss-error"
+            onClick={() => store.dismissError("graph")}
+          />
         </div>
       )}
       {notice !== null && notice !== dismissed && (
         <div class="ls-banner ls-notice" role="status" data-ls="notice">
           <span style={{ flex: "1" }}>{brief(notice, 600)}</span>
-          {reasons.length > 0 && <Link text="Show the reasons" data-ls="notice-reasons" onClick={() => side.show("misses")} />}
+          {reasons.length > 0 && (
+            <Link text="Show the reasons" data-ls="notice-reasons" onClick={() => side.show("misses")} />
+          )}
           <Button label="Dismiss" icon="cross" bare data-ls="notice-dismiss" onClick={() => dismiss(notice)} />
         </div>
       )}

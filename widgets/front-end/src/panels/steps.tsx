@@ -26,7 +26,11 @@ export function Steps(): JSX.Element {
         {count(step)} of {count(last)}
       </Heading>
       <RegionError region="steps" />
-      {scene !== null && last > 0 ? <List scene={scene} step={step} /> : <div class="ls-pad ls-2">Nothing was rewritten: the lowered program is the program.</div>}
+      {scene !== null && last > 0 ? (
+        <List scene={scene} step={step} />
+      ) : (
+        <div class="ls-pad ls-2">Nothing was rewritten: the lowered program is the program.</div>
+      )}
       {scene !== null && <StepFacts scene={scene} step={step} />}
       <Play step={step} last={last} />
     </section>
@@ -44,7 +48,8 @@ function List({ scene, step }: { scene: Scene; step: number }): JSX.Element {
     const list = box.current;
     if (!list) return;
     const top = (step - 1) * ROW;
-    if (top < list.scrollTop || top + ROW > list.scrollTop + list.clientHeight) list.scrollTop = Math.max(0, top - list.clientHeight / 3);
+    if (top < list.scrollTop || top + ROW > list.scrollTop + list.clientHeight)
+      list.scrollTop = Math.max(0, top - list.clientHeight / 3);
     setView({ top: list.scrollTop, height: list.clientHeight });
   }, [step, scene]);
   const from = Math.max(1, Math.floor(view.top / ROW) + 1 - SPARE);
@@ -52,7 +57,9 @@ function List({ scene, step }: { scene: Scene; step: number }): JSX.Element {
   const rows = [];
   for (let one = from; one <= to; one++) rows.push(<StepRow key={one} scene={scene} step={one} now={step} />);
   const key = (event: KeyboardEvent) => {
-    const next = { ArrowUp: step - 1, ArrowDown: step + 1, Home: 1, End: last, PageUp: step - 10, PageDown: step + 10 }[event.key];
+    const next = { ArrowUp: step - 1, ArrowDown: step + 1, Home: 1, End: last, PageUp: step - 10, PageDown: step + 10 }[
+      event.key
+    ];
     if (next === undefined) return;
     store.setStep(Math.max(1, next));
     event.preventDefault();
@@ -109,7 +116,9 @@ function StepRow({ scene, step, now }: { scene: Scene; step: number; now: number
 
 function StepFacts({ scene, step }: { scene: Scene; step: number }): JSX.Element {
   const counts = useMemo(() => operatorsByStep(scene), [scene]);
-  const error = usePick((state) => (state.byStep.revision === scene.revision ? state.byStep.value?.find((row) => row.step === step) : undefined));
+  const error = usePick((state) =>
+    state.byStep.revision === scene.revision ? state.byStep.value?.find((row) => row.step === step) : undefined,
+  );
   // With room for it, the sentence stands above the graph.
   const here = usePick((state) => state.width === "narrow" || state.width === "small");
   const sentence = step > 0 ? scene.steps.sentence(step - 1) : "The program as it was exported.";
@@ -150,20 +159,61 @@ function Play({ step, last }: { step: number; last: number }): JSX.Element {
   const none = last === 0;
   return (
     <div class="ls-play" role="group" aria-label="Play the steps">
-      <Button label="First step ({)" icon="first" bare disabled={none || step <= 1} data-ls="step-first" onClick={() => store.setStep(teaching ? 1 : 0)} />
-      <Button label="One step back ([)" icon="left" bare disabled={none || step === 0} data-ls="step-previous" onClick={() => store.setStep(step - 1)} />
-      <Button label={playing ? "Pause" : "Play"} hint={playing ? "Pause (P)" : "Play (P)"} icon={playing ? "pause" : "play"} primary disabled={none} data-ls="play" data-playing={playing} onClick={() => (playing ? store.pause() : store.play())} />
-      <Button label="One step on (])" icon="right" bare disabled={none || step >= last} data-ls="step-next" onClick={() => store.setStep(step + 1)} />
+      <Button
+        label="First step ({)"
+        icon="first"
+        bare
+        disabled={none || step <= 1}
+        data-ls="step-first"
+        onClick={() => store.setStep(teaching ? 1 : 0)}
+      />
+      <Button
+        label="One step back ([)"
+        icon="left"
+        bare
+        disabled={none || step === 0}
+        data-ls="step-previous"
+        onClick={() => store.setStep(step - 1)}
+      />
+      <Button
+        label={playing ? "Pause" : "Play"}
+        hint={playing ? "Pause (P)" : "Play (P)"}
+        icon={playing ? "pause" : "play"}
+        primary
+        disabled={none}
+        data-ls="play"
+        data-playing={playing}
+        onClick={() => (playing ? store.pause() : store.play())}
+      />
+      <Button
+        label="One step on (])"
+        icon="right"
+        bare
+        disabled={none || step >= last}
+        data-ls="step-next"
+        onClick={() => store.setStep(step + 1)}
+      />
       <MenuButton
         label={`${speed}×`}
         hint="Speed"
         quiet
         menu="Speed"
-        items={() => SPEEDS.map((one) => ({ name: String(one), label: `${one}×`, checked: one === speed, run: () => store.setSpeed(one) }))}
+        items={() =>
+          SPEEDS.map((one) => ({
+            name: String(one),
+            label: `${one}×`,
+            checked: one === speed,
+            run: () => store.setSpeed(one),
+          }))
+        }
         data-ls="speed"
       />
       <Button
-        label={teaching ? "Leave teaching: show the other panels" : "Teaching: only the step, its sentence and its mathematics"}
+        label={
+          teaching
+            ? "Leave teaching: show the other panels"
+            : "Teaching: only the step, its sentence and its mathematics"
+        }
         icon="teach"
         bare
         pressed={teaching}

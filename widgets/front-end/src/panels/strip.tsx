@@ -88,11 +88,26 @@ function Operators(): JSX.Element {
 
 function Stack({ shares, part, label }: { shares: readonly Share[]; part: number; label: string }): JSX.Element {
   const patterns = usePatterns();
-  const words = shares.map((share) => `${count(share.count)} ${share.pattern < 0 ? share.category : (patterns[share.pattern]?.name ?? "fused")}`).join(", ");
+  const words = shares
+    .map(
+      (share) =>
+        `${count(share.count)} ${share.pattern < 0 ? share.category : (patterns[share.pattern]?.name ?? "fused")}`,
+    )
+    .join(", ");
   return (
-    <div class="ls-stack" role="img" aria-label={brief(`${label}: ${words}`)} title={brief(`${label}: ${words}`)} style={{ width: `${part * 100}%` }}>
+    <div
+      class="ls-stack"
+      role="img"
+      aria-label={brief(`${label}: ${words}`)}
+      title={brief(`${label}: ${words}`)}
+      style={{ width: `${part * 100}%` }}
+    >
       {shares.map((share) => (
-        <i key={`${share.pattern} ${share.category}`} class={share.pattern < 0 ? `ls-k-${share.category}` : `ls-c${(patterns[share.pattern]?.color ?? 0) % 6}`} style={{ flex: `${share.count} 0 0` }} />
+        <i
+          key={`${share.pattern} ${share.category}`}
+          class={share.pattern < 0 ? `ls-k-${share.category}` : `ls-c${(patterns[share.pattern]?.color ?? 0) % 6}`}
+          style={{ flex: `${share.count} 0 0` }}
+        />
       ))}
     </div>
   );
@@ -115,12 +130,27 @@ function Partitions(): JSX.Element {
   return (
     <>
       <Change label="Partitions" name="partitions" before={partitions.before} after={partitions.after} />
-      <Change label="Transposes" name="transposes" before={partitions.transposes_before} after={partitions.transposes_after} />
+      <Change
+        label="Transposes"
+        name="transposes"
+        before={partitions.transposes_before}
+        after={partitions.transposes_after}
+      />
     </>
   );
 }
 
-function Change({ label, name, before, after }: { label: string; name: string; before: number; after: number }): JSX.Element {
+function Change({
+  label,
+  name,
+  before,
+  after,
+}: {
+  label: string;
+  name: string;
+  before: number;
+  after: number;
+}): JSX.Element {
   return (
     <div class="ls-cell">
       <span class="ls-cell-label">{label}</span>
@@ -133,7 +163,13 @@ function Change({ label, name, before, after }: { label: string; name: string; b
   );
 }
 
-const VERDICTS: Record<Parity["verdict"], Tone> = { equal: "pass", close: "pass", different: "fail", incomparable: "fail", nondeterministic: "near" };
+const VERDICTS: Record<Parity["verdict"], Tone> = {
+  equal: "pass",
+  close: "pass",
+  different: "fail",
+  incomparable: "fail",
+  nondeterministic: "near",
+};
 
 /** Stale once the recipe moved on, or while a newer measurement runs. */
 function useStale(measured: Measured<unknown>): boolean {
@@ -147,7 +183,11 @@ function ParityCell(): JSX.Element {
   const progress = usePick((state) => state.progress["parity"]);
   const stale = useStale(measured);
   const { value, state, sentence } = measured;
-  const data = { "data-ls": "parity-pill", "data-state": stale && state === "fresh" ? "stale" : state, "data-verdict": value?.verdict ?? "" };
+  const data = {
+    "data-ls": "parity-pill",
+    "data-state": stale && state === "fresh" ? "stale" : state,
+    "data-verdict": value?.verdict ?? "",
+  };
   const again = (text: string) => <Link text={text} data-ls="measure-parity" onClick={() => store.measure("parity")} />;
   return (
     <div class={stale ? "ls-cell ls-parity ls-stale" : "ls-cell ls-parity"} data-ls="parity">
@@ -164,13 +204,21 @@ function ParityCell(): JSX.Element {
         ) : (
           <Pill tone={VERDICTS[value.verdict]} text={value.sentence.replace(/\.$/, "")} {...data} />
         )}
-        {state === "measuring" ? <Link text="Stop" data-ls="stop-parity" onClick={() => store.cancel("parity")} /> : (value === null || stale || state === "failed") && again("Measure")}
+        {state === "measuring" ? (
+          <Link text="Stop" data-ls="stop-parity" onClick={() => store.cancel("parity")} />
+        ) : (
+          (value === null || stale || state === "failed") && again("Measure")
+        )}
       </span>
       {state === "measuring" && progress ? (
         <Progress {...progress} />
       ) : (
         <span class="ls-11 ls-2 ls-cut" data-ls="parity-detail" title={brief(sentence || (value?.detail ?? ""))}>
-          {brief(state === "failed" || state === "cancelled" ? sentence : (value?.detail ?? "compares the numbers before and after"))}
+          {brief(
+            state === "failed" || state === "cancelled"
+              ? sentence
+              : (value?.detail ?? "compares the numbers before and after"),
+          )}
         </span>
       )}
     </div>
@@ -185,15 +233,24 @@ function LatencyCell(): JSX.Element {
   const { value, state, sentence } = measured;
   const head = value === null ? "Latency" : `Latency, ${value.runtime}${value.ratio ? ` · ${value.ratio}` : ""}`;
   return (
-    <div class={stale ? "ls-cell ls-latency ls-stale" : "ls-cell ls-latency"} data-ls="latency" data-state={stale && state === "fresh" ? "stale" : state}>
+    <div
+      class={stale ? "ls-cell ls-latency ls-stale" : "ls-cell ls-latency"}
+      data-ls="latency"
+      data-state={stale && state === "fresh" ? "stale" : state}
+    >
       <span class="ls-cell-label">
         <span class="ls-cut" title={brief(value?.sentence ?? "")}>
           {brief(head, 80)}
         </span>
-        {stale && state !== "measuring" && <Link text="again" hint="Measure again" data-ls="measure-latency" onClick={() => store.measure("latency")} />}
+        {stale && state !== "measuring" && (
+          <Link text="again" hint="Measure again" data-ls="measure-latency" onClick={() => store.measure("latency")} />
+        )}
       </span>
       {state === "measuring" ? (
-        <Progress {...(progress ?? { done: 0, total: 0, sentence: "measuring…" })} onStop={() => store.cancel("latency")} />
+        <Progress
+          {...(progress ?? { done: 0, total: 0, sentence: "measuring…" })}
+          onStop={() => store.cancel("latency")}
+        />
       ) : value !== null ? (
         <Bars of={value} />
       ) : (

@@ -9,7 +9,15 @@ import { Icon } from "./icons";
 import { brief } from "./text";
 import { useAway, usePick, useStore } from "./use";
 
-export function Suggestions({ of, node, table }: { of: Explanation; node: string; table?: boolean }): JSX.Element | null {
+export function Suggestions({
+  of,
+  node,
+  table,
+}: {
+  of: Explanation;
+  node: string;
+  table?: boolean;
+}): JSX.Element | null {
   const store = useStore();
   const answer = usePick((state) => state.whatIf[whatIfKey(of.pattern, node)]);
   const away = useAway();
@@ -20,7 +28,12 @@ export function Suggestions({ of, node, table }: { of: Explanation; node: string
       <span>Would match if…</span>
       {answer === undefined ? (
         <span class="ls-push">
-          <Button label="Try on a copy" disabled={away} data-ls="what-if" onClick={() => void store.requestWhatIf(node, of.pattern)} />
+          <Button
+            label="Try on a copy"
+            disabled={away}
+            data-ls="what-if"
+            onClick={() => void store.requestWhatIf(node, of.pattern)}
+          />
         </span>
       ) : (
         <span class="ls-push ls-11 ls-2" style={{ fontWeight: 400 }}>
@@ -43,7 +56,11 @@ export function Suggestions({ of, node, table }: { of: Explanation; node: string
     return (
       <div class="ls-why-if" data-ls="suggestions" style={{ padding: "4px 0" }}>
         <div style={{ padding: "0 12px" }}>{head}</div>
-        {answer !== undefined && answer !== "asking" && answer.suggestions.length > 0 ? list : <div style={{ padding: "0 12px" }}>{list}</div>}
+        {answer !== undefined && answer !== "asking" && answer.suggestions.length > 0 ? (
+          list
+        ) : (
+          <div style={{ padding: "0 12px" }}>{list}</div>
+        )}
       </div>
     );
   }
@@ -62,15 +79,28 @@ function One({ of, table }: { of: Suggestion; table: boolean }): JSX.Element {
   const numbers: Tone = of.same === null ? "none" : of.same ? "pass" : "fail";
   const safe = of.matches && of.same === true;
   return (
-    <div class={table ? "ls-why-try" : "ls-suggestion"} data-ls="suggestion" data-matches={of.matches} data-same={String(of.same)}>
+    <div
+      class={table ? "ls-why-try" : "ls-suggestion"}
+      data-ls="suggestion"
+      data-matches={of.matches}
+      data-same={String(of.same)}
+    >
       <span class={table ? "ls-cut" : "ls-says"} title={brief(of.says)}>
         {brief(of.says)}
       </span>
       <span class="ls-small">
-        <Pill tone={of.matches ? "pass" : "fail"} text={of.matches ? "matches" : "no match"} data-ls="suggestion-matches" />
+        <Pill
+          tone={of.matches ? "pass" : "fail"}
+          text={of.matches ? "matches" : "no match"}
+          data-ls="suggestion-matches"
+        />
       </span>
       <span class="ls-small" style={{ minWidth: "0" }}>
-        <Pill tone={numbers} text={of.parity || (of.same === null ? "not measured" : of.same ? "same" : "differs")} data-ls="suggestion-same" />
+        <Pill
+          tone={numbers}
+          text={of.parity || (of.same === null ? "not measured" : of.same ? "same" : "differs")}
+          data-ls="suggestion-same"
+        />
       </span>
       {apply === null || !of.matches ? (
         <span />

@@ -31,18 +31,31 @@ interface Props<T> {
 export function Table<T>({ name, rows, columns, keyOf, first, rowClass, total }: Props<T>): JSX.Element {
   const [order, setOrder] = useState(first ?? null);
   const by = columns.find((column) => column.name === order?.column)?.value;
-  const sorted = by === undefined ? [...rows] : [...rows].sort((a, b) => compare(by(a), by(b)) * (order?.down ? -1 : 1));
+  const sorted =
+    by === undefined ? [...rows] : [...rows].sort((a, b) => compare(by(a), by(b)) * (order?.down ? -1 : 1));
   if (total) sorted.sort((a, b) => Number(total(a)) - Number(total(b)));
-  const sort = (column: ColumnOf<T>) => setOrder({ column: column.name, down: order?.column === column.name ? !order.down : column.right === true });
+  const sort = (column: ColumnOf<T>) =>
+    setOrder({ column: column.name, down: order?.column === column.name ? !order.down : column.right === true });
   return (
     <div class="ls-table-box">
       <table class="ls-table" data-ls="table" data-table={name}>
         <thead>
           <tr>
             {columns.map((column) => (
-              <th key={column.name} scope="col" class={column.right ? "ls-r" : ""} aria-sort={order?.column !== column.name ? undefined : order.down ? "descending" : "ascending"}>
+              <th
+                key={column.name}
+                scope="col"
+                class={column.right ? "ls-r" : ""}
+                aria-sort={order?.column !== column.name ? undefined : order.down ? "descending" : "ascending"}
+              >
                 {column.value ? (
-                  <button type="button" class="ls-sort" data-ls="sort" data-column={column.name} onClick={() => sort(column)}>
+                  <button
+                    type="button"
+                    class="ls-sort"
+                    data-ls="sort"
+                    data-column={column.name}
+                    onClick={() => sort(column)}
+                  >
                     {column.title}
                     {order?.column === column.name && <Icon name={order.down ? "down" : "up"} small />}
                   </button>
@@ -55,7 +68,12 @@ export function Table<T>({ name, rows, columns, keyOf, first, rowClass, total }:
         </thead>
         <tbody>
           {sorted.slice(0, MOST).map((row) => (
-            <tr key={keyOf(row)} class={`${rowClass?.(row) ?? ""}${total?.(row) ? " ls-total" : ""}`} data-ls="table-row" data-key={keyOf(row)}>
+            <tr
+              key={keyOf(row)}
+              class={`${rowClass?.(row) ?? ""}${total?.(row) ? " ls-total" : ""}`}
+              data-ls="table-row"
+              data-key={keyOf(row)}
+            >
               {columns.map((column) => (
                 <td key={column.name} class={column.right ? "ls-r" : "ls-cut"} data-column={column.name}>
                   {column.show(row)}
@@ -65,7 +83,9 @@ export function Table<T>({ name, rows, columns, keyOf, first, rowClass, total }:
           ))}
         </tbody>
       </table>
-      {sorted.length > MOST && <div class="ls-foot">and {sorted.length - MOST} more rows; session.op_counts() and its like have them all</div>}
+      {sorted.length > MOST && (
+        <div class="ls-foot">and {sorted.length - MOST} more rows; session.op_counts() and its like have them all</div>
+      )}
     </div>
   );
 }

@@ -1,15 +1,15 @@
 /** The tables behind the strip: operators by kind, parity by output and by step, latency by operator. Key M. */
 
-import type { ComponentChildren, JSX } from "preact";
+import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import type { CountRow, Latency, Parity, StepError } from "../protocol";
-import type { Measured } from "../state";
-import { Badge, Button, Link, Name, Pill, Progress } from "./bits";
+import { Badge, Button, Link, Name, Pill } from "./bits";
+import { Measurement } from "./measurement";
 import { NodeLink } from "./node_link";
 import { type ColumnOf, Table } from "./table";
 import { Tabs } from "./tabs";
-import { brief, count, milliseconds, plural, signed } from "./text";
+import { brief, count, milliseconds, numeric, plural, signed } from "./text";
 import { usePatterns, usePick, useStore } from "./use";
 
 const SHEETS = [
@@ -27,7 +27,13 @@ export function Tables(): JSX.Element {
   return (
     <section class="ls-tables" aria-label="Tables of numbers" data-ls="metrics-tables">
       <Tabs label="Numbers" tabs={SHEETS} current={sheet} choose={setSheet} ls="metrics-tab" data="sheet">
-        <Button label="Close the tables (M)" icon="cross" bare data-ls="metrics-close" onClick={() => store.setMetricsOpen(false)} />
+        <Button
+          label="Close the tables (M)"
+          icon="cross"
+          bare
+          data-ls="metrics-close"
+          onClick={() => store.setMetricsOpen(false)}
+        />
       </Tabs>
       {sheet === "operators" && <Operators />}
       {sheet === "parity" && <ParityTable />}
@@ -53,14 +59,22 @@ const COUNTS: ColumnOf<CountRow>[] = [
         </span>
       ),
   },
-  { name: "before", title: "before", right: true, value: (row) => row.before, show: (row) => <span class="ls-2">{count(row.before)}</span> },
+  {
+    name: "before",
+    title: "before",
+    right: true,
+    value: (row) => row.before,
+    show: (row) => <span class="ls-2">{count(row.before)}</span>,
+  },
   { name: "after", title: "after", right: true, value: (row) => row.after, show: (row) => count(row.after) },
   {
     name: "delta",
     title: "change",
     right: true,
     value: (row) => row.delta,
-    show: (row) => <span class={row.delta === 0 ? "ls-2" : row.delta > 0 ? "ls-good" : "ls-bad"}>{signed(row.delta)}</span>,
+    show: (row) => (
+      <span class={row.delta === 0 ? "ls-2" : row.delta > 0 ? "ls-good" : "ls-bad"}>{signed(row.delta)}</span>
+    ),
   },
 ];
 
@@ -75,11 +89,19 @@ function Operators(): JSX.Element {
             Partitions <b class="ls-b">{count(partitions.before)}</b> → <b class="ls-b">{count(partitions.after)}</b>
           </span>
           <span>
-            Transposes <b class="ls-b">{count(partitions.transposes_before)}</b> → <b class="ls-b">{count(partitions.transposes_after)}</b>
+            Transposes <b class="ls-b">{count(partitions.transposes_before)}</b> →{" "}
+            <b class="ls-b">{count(partitions.transposes_after)}</b>
           </span>
         </div>
       )}
-      <Table name="operators" rows={rows} columns={COUNTS} keyOf={(row) => row.op} first={{ column: "before", down: true }} total={(row) => row.op === "total"} />
+      <Table
+        name="operators"
+        rows={rows}
+        columns={COUNTS}
+        keyOf={(row) => row.op}
+        first={{ column: "before", down: true }}
+        total={(row) => row.op === "total"}
+      />
     </>
   );
 }
@@ -92,16 +114,55 @@ const OUTPUTS: ColumnOf<Parity["outputs"][number]>[] = [
     value: (row) => row.verdict,
     show: (row) => (
       <span class="ls-small">
-        <Pill tone={row.verdict === "equal" || row.verdict === "close" ? "pass" : row.verdict === "nondeterministic" ? "near" : "fail"} text={row.verdict} />
+        <Pill
+          tone={
+            row.verdict === "equal" || row.verdict === "close"
+              ? "pass"
+              : row.verdict === "nondeterministic"
+                ? "near"
+                : "fail"
+          }
+          text={row.verdict}
+        />
       </span>
     ),
   },
-  { name: "sqnr_db", title: "SQNR dB", right: true, value: (row) => numeric(row.sqnr_db), show: (row) => row.sqnr_db || "–" },
-  { name: "max_abs", title: "max abs", right: true, value: (row) => numeric(row.max_abs), show: (row) => row.max_abs || "–" },
+  {
+    name: "sqnr_db",
+    title: "SQNR dB",
+    right: true,
+    value: (row) => numeric(row.sqnr_db),
+    show: (row) => row.sqnr_db || "–",
+  },
+  {
+    name: "max_abs",
+    title: "max abs",
+    right: true,
+    value: (row) => numeric(row.max_abs),
+    show: (row) => row.max_abs || "–",
+  },
   { name: "where", title: "where", show: (row) => <span class="ls-mono">{row.where}</span> },
-  { name: "p99_abs", title: "p99 abs", right: true, value: (row) => numeric(row.p99_abs), show: (row) => row.p99_abs || "–" },
-  { name: "norm_l2", title: "norm. L2", right: true, value: (row) => numeric(row.norm_l2), show: (row) => row.norm_l2 || "–" },
-  { name: "oracle_ratio", title: "fp64 ratio", right: true, value: (row) => numeric(row.oracle_ratio), show: (row) => row.oracle_ratio || "–" },
+  {
+    name: "p99_abs",
+    title: "p99 abs",
+    right: true,
+    value: (row) => numeric(row.p99_abs),
+    show: (row) => row.p99_abs || "–",
+  },
+  {
+    name: "norm_l2",
+    title: "norm. L2",
+    right: true,
+    value: (row) => numeric(row.norm_l2),
+    show: (row) => row.norm_l2 || "–",
+  },
+  {
+    name: "oracle_ratio",
+    title: "fp64 ratio",
+    right: true,
+    value: (row) => numeric(row.oracle_ratio),
+    show: (row) => row.oracle_ratio || "–",
+  },
 ];
 
 function ParityTable(): JSX.Element {
@@ -120,7 +181,10 @@ function ParityTable(): JSX.Element {
               {brief(note, 600)}
             </div>
           ))}
-          <div class="ls-foot">fp64 ratio: error after ÷ error before, both against a float64 run of the original. 1.00× means the rewrite is as exact as the original.</div>
+          <div class="ls-foot">
+            fp64 ratio: error after ÷ error before, both against a float64 run of the original. 1.00× means the rewrite
+            is as exact as the original.
+          </div>
         </>
       )}
     </Measurement>
@@ -134,7 +198,13 @@ function ByStep(): JSX.Element {
   const rows = measured.value ?? [];
   const most = Math.max(...rows.map(({ guilt }) => guilt), 0);
   const columns: ColumnOf<StepError>[] = [
-    { name: "step", title: "step", right: true, value: (row) => row.step, show: (row) => <Link text={count(row.step)} data-ls="go-step" onClick={() => store.setStep(row.step)} /> },
+    {
+      name: "step",
+      title: "step",
+      right: true,
+      value: (row) => row.step,
+      show: (row) => <Link text={count(row.step)} data-ls="go-step" onClick={() => store.setStep(row.step)} />,
+    },
     {
       name: "pattern",
       title: "pattern",
@@ -150,13 +220,32 @@ function ByStep(): JSX.Element {
       },
     },
     { name: "node", title: "at", value: (row) => row.node, show: (row) => <NodeLink node={row.node} /> },
-    { name: "isolated", title: "this step alone", right: true, value: (row) => numeric(row.isolated), show: (row) => row.isolated },
-    { name: "propagated", title: "all steps up to here", right: true, value: (row) => numeric(row.propagated), show: (row) => row.propagated },
+    {
+      name: "isolated",
+      title: "this step alone",
+      right: true,
+      value: (row) => numeric(row.isolated),
+      show: (row) => row.isolated,
+    },
+    {
+      name: "propagated",
+      title: "all steps up to here",
+      right: true,
+      value: (row) => numeric(row.propagated),
+      show: (row) => row.propagated,
+    },
     {
       name: "guilt",
       title: "share of the error",
       value: (row) => row.guilt,
-      show: (row) => <span class={row.guilt === most && most > 0 ? "ls-meter ls-bad" : "ls-meter"} style={{ width: `${most > 0 ? (row.guilt / most) * 90 : 0}px` }} role="img" aria-label={`guilt ${row.guilt}`} />,
+      show: (row) => (
+        <span
+          class={row.guilt === most && most > 0 ? "ls-meter ls-bad" : "ls-meter"}
+          style={{ width: `${most > 0 ? (row.guilt / most) * 90 : 0}px` }}
+          role="img"
+          aria-label={`guilt ${row.guilt}`}
+        />
+      ),
     },
   ];
   return (
@@ -164,15 +253,34 @@ function ByStep(): JSX.Element {
       <div class="ls-summary">
         <span data-ls="by-step-summary">{brief(measured.sentence) || plural(rows.length, "step")}</span>
       </div>
-      <Table name="by_step" rows={rows} columns={columns} keyOf={(row) => String(row.step)} first={{ column: "guilt", down: true }} rowClass={(row) => (row.guilt === most && most > 0 ? "ls-guilty" : "")} />
+      <Table
+        name="by_step"
+        rows={rows}
+        columns={columns}
+        keyOf={(row) => String(row.step)}
+        first={{ column: "guilt", down: true }}
+        rowClass={(row) => (row.guilt === most && most > 0 ? "ls-guilty" : "")}
+      />
     </Measurement>
   );
 }
 
 const PROFILE: ColumnOf<Latency["profile"][number]>[] = [
   { name: "op", title: "operator", value: (row) => row.op, show: (row) => <Name text={row.op} /> },
-  { name: "before", title: "before", right: true, value: (row) => row.before_ms, show: (row) => <span class="ls-2">{milliseconds(row.before_ms)}</span> },
-  { name: "after", title: "after", right: true, value: (row) => row.after_ms, show: (row) => milliseconds(row.after_ms) },
+  {
+    name: "before",
+    title: "before",
+    right: true,
+    value: (row) => row.before_ms,
+    show: (row) => <span class="ls-2">{milliseconds(row.before_ms)}</span>,
+  },
+  {
+    name: "after",
+    title: "after",
+    right: true,
+    value: (row) => row.after_ms,
+    show: (row) => milliseconds(row.after_ms),
+  },
 ];
 
 function LatencyTable(): JSX.Element {
@@ -185,54 +293,15 @@ function LatencyTable(): JSX.Element {
             <b class="ls-b">{brief(measured.value.sentence)}</b>
             <span class="ls-2">{brief(measured.value.runtime)}</span>
           </div>
-          <Table name="latency" rows={measured.value.profile} columns={PROFILE} keyOf={(row) => row.op} first={{ column: "before", down: true }} />
+          <Table
+            name="latency"
+            rows={measured.value.profile}
+            columns={PROFILE}
+            keyOf={(row) => row.op}
+            first={{ column: "before", down: true }}
+          />
         </>
       )}
     </Measurement>
   );
-}
-
-interface MeasurementProps {
-  of: Measured<unknown>;
-  what: "parity" | "latency" | "by_step";
-  say: string;
-  children: ComponentChildren;
-}
-
-/** Around a table: whether its numbers are fresh, and how to measure, stop or measure again. */
-function Measurement({ of, what, say, children }: MeasurementProps): JSX.Element {
-  const store = useStore();
-  const progress = usePick((state) => state.progress[what]);
-  const revision = usePick((state) => state.scene?.revision ?? -1);
-  const stale = of.value !== null && (of.state !== "fresh" || of.revision !== revision);
-  const measure = (label: string) => <Button label={label} primary={of.value === null} data-ls={`measure-${what}`} onClick={() => store.measure(what)} />;
-  return (
-    <>
-      {of.state === "measuring" ? (
-        <div class="ls-pad" style={{ paddingTop: "8px" }}>
-          <Progress {...(progress ?? { done: 0, total: 0, sentence: of.sentence || "measuring…" })} onStop={() => store.cancel(what)} />
-        </div>
-      ) : of.value === null ? (
-        <div class="ls-pad" style={{ paddingTop: "10px" }} data-ls="not-measured">
-          <p style={{ marginBottom: "8px" }}>{brief(of.sentence || say)}</p>
-          {measure("Measure")}
-        </div>
-      ) : (
-        stale && (
-          <div class="ls-banner" data-ls="stale">
-            <span>{of.state === "failed" || of.state === "cancelled" ? brief(of.sentence) : "These are the numbers of an earlier recipe."}</span>
-            {measure("Measure again")}
-          </div>
-        )
-      )}
-      {of.value !== null && children}
-    </>
-  );
-}
-
-/** A number out of the engine's writing of it, for sorting: "2.4e−7", "∞", "138". What is no number comes last. */
-export function numeric(text: string): number {
-  if (text.includes("∞") || text === "inf") return text.startsWith("−") || text.startsWith("-") ? -Infinity : Infinity;
-  const value = Number.parseFloat(text.replaceAll("−", "-").replace(/^[^\d-]+/, ""));
-  return Number.isNaN(value) ? -Number.MAX_VALUE : value;
 }

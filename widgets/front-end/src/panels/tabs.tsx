@@ -28,7 +28,16 @@ export function Tabs<T extends string>({ label, tabs, current, choose, data, ls,
   return (
     <div class="ls-sheets" role="tablist" aria-label={label} onKeyDown={key}>
       {tabs.map(({ name, title }) => (
-        <button type="button" role="tab" key={name} aria-selected={name === current} tabIndex={name === current ? 0 : -1} data-ls={ls} {...{ [`data-${data}`]: name }} onClick={() => choose(name)}>
+        <button
+          type="button"
+          role="tab"
+          key={name}
+          aria-selected={name === current}
+          tabIndex={name === current ? 0 : -1}
+          data-ls={ls}
+          {...{ [`data-${data}`]: name }}
+          onClick={() => choose(name)}
+        >
           {title}
         </button>
       ))}

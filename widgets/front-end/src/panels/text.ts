@@ -10,7 +10,8 @@ const TAIL = 7;
 export function split(name: string): { head: string; tail: string } {
   const letters = Array.from(name.length > 4 * LONGEST ? `${name.slice(0, LONGEST)}…${name.slice(-LONGEST)}` : name);
   if (letters.length <= TAIL + 3) return { head: letters.join(""), tail: "" };
-  const cut = letters.length > LONGEST ? [...letters.slice(0, LONGEST / 2), "…", ...letters.slice(-LONGEST / 2)] : letters;
+  const cut =
+    letters.length > LONGEST ? [...letters.slice(0, LONGEST / 2), "…", ...letters.slice(-LONGEST / 2)] : letters;
   return { head: cut.slice(0, -TAIL).join(""), tail: cut.slice(-TAIL).join("") };
 }
 
@@ -42,14 +43,19 @@ export function percent(before: number, after: number): string {
 
 export function milliseconds(value: number): string {
   if (!Number.isFinite(value)) return "–";
-  return value >= 1000 ? `${(value / 1000).toFixed(2)} s` : value >= 10 ? `${value.toFixed(1)} ms` : `${value.toPrecision(3)} ms`;
+  return value >= 1000
+    ? `${(value / 1000).toFixed(2)} s`
+    : value >= 10
+      ? `${value.toFixed(1)} ms`
+      : `${value.toPrecision(3)} ms`;
 }
 
 /** A number of a statistic: four significant digits, the exponent with a real minus sign. */
 export function figure(value: number | null): string {
   if (value === null) return "–";
   if (Number.isInteger(value) && Math.abs(value) < 1e6) return String(value).replace("-", "−");
-  const written = Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
+  const written =
+    Math.abs(value) >= 1e-3 && Math.abs(value) < 1e5 ? String(Number(value.toPrecision(4))) : value.toExponential(2);
   return written.replaceAll("-", "−").replace("+", "");
 }
 
@@ -61,4 +67,11 @@ export function plural(number: number, one: string, many = `${one}s`): string {
 export function clauses(sentence: string): [string, string] {
   const end = /(?=\s\()|(?<=[.;:])\s/.exec(sentence)?.index ?? -1;
   return end < 0 ? [sentence, ""] : [sentence.slice(0, end).replace(/[.;:]$/, ""), sentence.slice(end).trim()];
+}
+
+/** A number out of the engine's writing of it, for sorting: "2.4e−7", "∞", "138". What is no number comes last. */
+export function numeric(text: string): number {
+  if (text.includes("∞") || text === "inf") return text.startsWith("−") || text.startsWith("-") ? -Infinity : Infinity;
+  const value = Number.parseFloat(text.replaceAll("−", "-").replace(/^[^\d-]+/, ""));
+  return Number.isNaN(value) ? -Number.MAX_VALUE : value;
 }

@@ -34,7 +34,13 @@ export function Toasts(): JSX.Element {
           sentence !== undefined && (
             <div class="ls-toast ls-fail" role="alert" key={region} data-ls="region-error" data-region={region}>
               <span>{brief(sentence, 600)}</span>
-              <Button label="Dismiss" icon="cross" bare data-ls="dismiss-error" onClick={() => store.dismissError(region)} />
+              <Button
+                label="Dismiss"
+                icon="cross"
+                bare
+                data-ls="dismiss-error"
+                onClick={() => store.dismissError(region)}
+              />
             </div>
           ),
       )}
@@ -71,7 +77,14 @@ export function CopyByHand(): JSX.Element | null {
         <Heading text={`Copy the ${copied.format} by hand: the browser refused the clipboard`}>
           <Button label="Close (Esc)" icon="cross" bare data-ls="copy-close" onClick={() => store.closeCopied()} />
         </Heading>
-        <textarea ref={area} class="ls-mono ls-by-hand" readOnly rows={12} value={copied.text} aria-label="Text to copy" />
+        <textarea
+          ref={area}
+          class="ls-mono ls-by-hand"
+          readOnly
+          rows={12}
+          value={copied.text}
+          aria-label="Text to copy"
+        />
       </div>
     </div>
   );

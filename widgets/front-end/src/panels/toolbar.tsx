@@ -48,7 +48,9 @@ function Target(): JSX.Element {
       checked: target === program?.target,
       run: () => store.setTarget(target),
     })),
-    ...(fields > 0 ? [{ name: "device", label: "Device profile…", icon: "device" as const, run: () => setDevice(true) }] : []),
+    ...(fields > 0
+      ? [{ name: "device", label: "Device profile…", icon: "device" as const, run: () => setDevice(true) }]
+      : []),
   ];
   return (
     <span class="ls-anchor">
@@ -99,8 +101,22 @@ function History(): JSX.Element {
   const away = useAway();
   return (
     <span class="ls-group ls-push">
-      <Button label={undo === null ? "Nothing to undo" : `Undo: ${undo}`} icon="undo" bare disabled={undo === null || away} data-ls="undo" onClick={() => store.undo()} />
-      <Button label={redo === null ? "Nothing to redo" : `Redo: ${redo}`} icon="redo" bare disabled={redo === null || away} data-ls="redo" onClick={() => store.redo()} />
+      <Button
+        label={undo === null ? "Nothing to undo" : `Undo: ${undo}`}
+        icon="undo"
+        bare
+        disabled={undo === null || away}
+        data-ls="undo"
+        onClick={() => store.undo()}
+      />
+      <Button
+        label={redo === null ? "Nothing to redo" : `Redo: ${redo}`}
+        icon="redo"
+        bare
+        disabled={redo === null || away}
+        data-ls="redo"
+        onClick={() => store.redo()}
+      />
     </span>
   );
 }
@@ -113,15 +129,52 @@ function Outputs(): JSX.Element {
   const items = (): Item[] => [
     { name: "svg", label: "Picture as SVG", icon: "export", run: () => void store.exportAs("svg") },
     { name: "png", label: "Picture as PNG", icon: "export", run: () => void store.exportAs("png") },
-    { name: "html", label: "Self-contained HTML", detail: "replays the steps and toggles without a kernel", icon: "file", disabled: !live, run: () => void store.exportAs("html") },
-    { name: "pt2", label: "Lowered program (.pt2)", detail: "saved beside the notebook", icon: "file", disabled: !live, run: () => void store.exportAs("pt2") },
+    {
+      name: "html",
+      label: "Self-contained HTML",
+      detail: "replays the steps and toggles without a kernel",
+      icon: "file",
+      disabled: !live,
+      run: () => void store.exportAs("html"),
+    },
+    {
+      name: "pt2",
+      label: "Lowered program (.pt2)",
+      detail: "saved beside the notebook",
+      icon: "file",
+      disabled: !live,
+      run: () => void store.exportAs("pt2"),
+    },
     { name: "json", label: "Copy recipe as JSON", icon: "copy", run: () => void store.copy("json") },
-    { name: "compile_options", label: "Copy recipe as compile options", icon: "copy", run: () => void store.copy("compile_options") },
+    {
+      name: "compile_options",
+      label: "Copy recipe as compile options",
+      icon: "copy",
+      run: () => void store.copy("compile_options"),
+    },
   ];
   return (
     <span class="ls-group" style={{ gap: "2px" }}>
-      <Button label="Python" hint="Copy the recipe as Python (C)" aria-label="Copy the recipe as Python" icon="copy" class="ls-python" disabled={none || away} data-ls="copy-python" onClick={() => void store.copy("python")} />
-      <MenuButton label="Export" icon="export" bare caret items={items} menu="Export" disabled={none || away} data-ls="export" />
+      <Button
+        label="Python"
+        hint="Copy the recipe as Python (C)"
+        aria-label="Copy the recipe as Python"
+        icon="copy"
+        class="ls-python"
+        disabled={none || away}
+        data-ls="copy-python"
+        onClick={() => void store.copy("python")}
+      />
+      <MenuButton
+        label="Export"
+        icon="export"
+        bare
+        caret
+        items={items}
+        menu="Export"
+        disabled={none || away}
+        data-ls="export"
+      />
       <Button label="Keyboard and help (?)" icon="help" bare data-ls="help" onClick={() => store.setHelpOpen(true)} />
     </span>
   );
@@ -133,7 +186,10 @@ function Outputs(): JSX.Element {
  */
 function useRoving(bar: { current: HTMLElement | null }): (event: KeyboardEvent) => void {
   const at = useRef<HTMLElement | null>(null);
-  const buttons = () => [...(bar.current?.querySelectorAll<HTMLElement>("button:not([data-stop])") ?? [])].filter((one) => one.offsetParent !== null);
+  const buttons = () =>
+    [...(bar.current?.querySelectorAll<HTMLElement>("button:not([data-stop])") ?? [])].filter(
+      (one) => one.offsetParent !== null,
+    );
   const settle = () => {
     const all = buttons();
     if (!at.current || !all.includes(at.current)) at.current = all[0] ?? null;

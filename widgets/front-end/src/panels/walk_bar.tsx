@@ -24,8 +24,20 @@ export function Walk({ row }: { row: PatternRow }): JSX.Element {
             {match > 0 && `${count(match)}/`}
             {count(row.applied)}
           </span>
-          <Button label="Previous match" icon="left" bare data-ls="match-back" onClick={() => store.nextMatch(-1, row.name)} />
-          <Button label="Next match" icon="right" bare data-ls="match-on" onClick={() => store.nextMatch(1, row.name)} />
+          <Button
+            label="Previous match"
+            icon="left"
+            bare
+            data-ls="match-back"
+            onClick={() => store.nextMatch(-1, row.name)}
+          />
+          <Button
+            label="Next match"
+            icon="right"
+            bare
+            data-ls="match-on"
+            onClick={() => store.nextMatch(1, row.name)}
+          />
         </>
       )}
       {misses > 0 && (
@@ -34,12 +46,31 @@ export function Walk({ row }: { row: PatternRow }): JSX.Element {
             near {near > 0 && `${count(near)}/`}
             {count(misses)}
           </span>
-          <Button label="Previous near miss (K)" icon="left" bare data-ls="near-back" onClick={() => store.nextNearMiss(-1)} />
-          <Button label="Next near miss (J)" icon="right" bare data-ls="near-on" onClick={() => store.nextNearMiss(1)} />
+          <Button
+            label="Previous near miss (K)"
+            icon="left"
+            bare
+            data-ls="near-back"
+            onClick={() => store.nextNearMiss(-1)}
+          />
+          <Button
+            label="Next near miss (J)"
+            icon="right"
+            bare
+            data-ls="near-on"
+            onClick={() => store.nextNearMiss(1)}
+          />
         </>
       )}
       {row.applied + misses === 0 && <span>nothing to walk through</span>}
-      <Button label="Stop focusing this pattern (Esc)" icon="cross" bare class="ls-push" data-ls="unfocus-pattern" onClick={() => store.focusPattern(null)} />
+      <Button
+        label="Stop focusing this pattern (Esc)"
+        icon="cross"
+        bare
+        class="ls-push"
+        data-ls="unfocus-pattern"
+        onClick={() => store.focusPattern(null)}
+      />
     </div>
   );
 }
@@ -51,7 +82,10 @@ export const NEAR: readonly Verdict[] = ["near miss", "declined"];
 export function usePlace(pattern: string, verdicts: readonly Verdict[]): number {
   const scene = usePick((state) => state.scene);
   const selected = usePick((state) => state.selected[0] ?? null);
-  return useMemo(() => (scene === null || selected === null ? 0 : placeOf(scene, selected, pattern, verdicts)), [scene, selected, pattern]);
+  return useMemo(
+    () => (scene === null || selected === null ? 0 : placeOf(scene, selected, pattern, verdicts)),
+    [scene, selected, pattern],
+  );
 }
 
 /** Which of the pattern's matches of these verdicts a node belongs to, from 1; 0 when to none. Anchors go first. */
@@ -68,7 +102,13 @@ export function placeOf(scene: Scene, node: string, pattern: string, verdicts: r
     place++;
     if (matches.anchor[match] === selected) return place;
     const step = matches.step[match] ?? -1;
-    if (loose === 0 && (scene.matchMembers(match).includes(selected) || scene.matchOrigins(match).includes(selected) || (step > 0 && scene.stepMade(step).includes(selected)))) loose = place;
+    if (
+      loose === 0 &&
+      (scene.matchMembers(match).includes(selected) ||
+        scene.matchOrigins(match).includes(selected) ||
+        (step > 0 && scene.stepMade(step).includes(selected)))
+    )
+      loose = place;
   }
   return loose;
 }

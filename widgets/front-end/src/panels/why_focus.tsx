@@ -20,14 +20,23 @@ export function WhyFocus(): JSX.Element {
   const whyNot = usePick((state) => state.whyNot);
   const chosen = usePick((state) => state.whyPattern);
   const current = whyNot !== null && whyNot.node === node ? whyNot : null;
-  const explanation = current?.explanations.find((one) => one.pattern === chosen) ?? current?.explanations.find((one) => one.verdict !== "no anchor") ?? current?.explanations[0];
+  const explanation =
+    current?.explanations.find((one) => one.pattern === chosen) ??
+    current?.explanations.find((one) => one.verdict !== "no anchor") ??
+    current?.explanations[0];
   return (
     <section class="ls-column" aria-label="Why not" data-ls="why-focus" data-node={node ?? ""}>
       <div class="ls-why-head">
         <div class="ls-why-line">
           <Choices of={current?.explanations ?? []} chosen={explanation?.pattern ?? null} />
           <span class="ls-push" />
-          <Button label="Back to the inspector (W)" icon="cross" bare data-ls="why-focus-close" onClick={() => store.setWhyFocus(false)} />
+          <Button
+            label="Back to the inspector (W)"
+            icon="cross"
+            bare
+            data-ls="why-focus-close"
+            onClick={() => store.setWhyFocus(false)}
+          />
         </div>
         {explanation && node !== null && <Title of={explanation} node={node} />}
       </div>
@@ -79,7 +88,12 @@ function Choices({ of, chosen }: { of: readonly Explanation[]; chosen: string | 
   );
 }
 
-const TONES: Partial<Record<Explanation["verdict"], Tone>> = { applied: "pass", "near miss": "near", declined: "near", error: "fail" };
+const TONES: Partial<Record<Explanation["verdict"], Tone>> = {
+  applied: "pass",
+  "near miss": "near",
+  declined: "near",
+  error: "fail",
+};
 
 function Title({ of, node }: { of: Explanation; node: string }): JSX.Element {
   const row = usePatterns().find(({ name }) => name === of.pattern);
@@ -94,7 +108,13 @@ function Title({ of, node }: { of: Explanation; node: string }): JSX.Element {
         <NearWalk pattern={of.pattern} />
       </div>
       <div class="ls-why-line">
-        <Pill tone={TONES[of.verdict] ?? "none"} text={pill} icon={of.verdict === "applied"} data-ls="why-verdict" data-verdict={of.verdict} />
+        <Pill
+          tone={TONES[of.verdict] ?? "none"}
+          text={pill}
+          icon={of.verdict === "applied"}
+          data-ls="why-verdict"
+          data-verdict={of.verdict}
+        />
         <Ticks of={of} />
         <span class="ls-2 ls-11 ls-cut" title={brief(of.reason)}>
           {brief(of.reason)}
@@ -162,7 +182,14 @@ function Table({ of }: { of: Explanation }): JSX.Element {
 function Row({ of }: { of: ConditionRow }): JSX.Element {
   const unreached = of.status === "not reached";
   return (
-    <div class={`ls-why-row ${classOf(of.status)}`} role="row" title={of.name} data-ls="condition" data-condition={of.name} data-status={of.status}>
+    <div
+      class={`ls-why-row ${classOf(of.status)}`}
+      role="row"
+      title={of.name}
+      data-ls="condition"
+      data-condition={of.name}
+      data-status={of.status}
+    >
       <span role="cell" class="ls-why-sign" aria-label={wordOf(of.status)}>
         <Icon name={signOf(of.status)} small />
       </span>

@@ -24,7 +24,13 @@ export function WhyNotPanel(): JSX.Element | null {
     <section aria-label="Why not" data-ls="why-not" data-node={node} data-ready={current !== null}>
       <Heading text="Why not?" line>
         {current !== null && <span class="ls-cut">{plural(current.explanations.length, "pattern")}</span>}
-        <Button label="All conditions, side by side (W)" icon="wide" bare data-ls="why-focus-open" onClick={() => store.setWhyFocus(true)} />
+        <Button
+          label="All conditions, side by side (W)"
+          icon="wide"
+          bare
+          data-ls="why-focus-open"
+          onClick={() => store.setWhyFocus(true)}
+        />
       </Heading>
       <RegionError region="why" />
       {current === null ? <Asking /> : <Ladder of={current} />}
@@ -40,7 +46,11 @@ export function Asking(): JSX.Element | null {
   return (
     <div class="ls-pad ls-2 ls-arg" data-ls="asking">
       <span class="ls-spin" />
-      {kernel === "waiting" ? "asking…" : kernel === "busy" ? "The kernel is busy with a cell; this answer comes after it." : "The kernel is not answering."}
+      {kernel === "waiting"
+        ? "asking…"
+        : kernel === "busy"
+          ? "The kernel is busy with a cell; this answer comes after it."
+          : "The kernel is not answering."}
     </div>
   );
 }
@@ -122,7 +132,10 @@ function Rung({ of, node, open }: { of: Explanation; node: string; open: boolean
 
 /** The failed condition's own sentence is the reason of a near miss: it is not said twice. */
 function showsReason(of: Explanation): boolean {
-  return of.reason !== "" && !of.conditions.some((condition) => condition.status === "failed" && condition.sentence === of.reason);
+  return (
+    of.reason !== "" &&
+    !of.conditions.some((condition) => condition.status === "failed" && condition.sentence === of.reason)
+  );
 }
 
 /** applied · near miss, 7 of 11 · shadowed … : the verdict without its reason. */
@@ -154,11 +167,7 @@ function Verdict({ of, open }: { of: Explanation; open: boolean }): JSX.Element 
         </span>
       );
     case "shadowed":
-      return (
-        <span class="ls-verdict">
-          shadowed by {by && <Badge pattern={by} />}
-        </span>
-      );
+      return <span class="ls-verdict">shadowed by {by && <Badge pattern={by} />}</span>;
     case "declined":
       return (
         <span class="ls-verdict">
@@ -200,12 +209,18 @@ function Actions({ of, node }: { of: Explanation; node: string }): JSX.Element |
     links.push({ name: "flip", text: "Let this one win", run: () => store.skip({ match }) });
     links.push({ name: "show-winner", text: "Show the winner", run: () => store.setWhyPattern(match.pattern) });
   }
-  if (!enabled) links.push({ name: "enable", text: "Switch the pattern on", run: () => store.toggle(of.pattern, true) });
+  if (!enabled)
+    links.push({ name: "enable", text: "Switch the pattern on", run: () => store.toggle(of.pattern, true) });
   if (of.anchor !== null && of.anchor !== node) {
     const anchor = of.anchor;
     links.push({ name: "anchor", text: brief(`Go to the anchor ${anchor}`, 60), run: () => void store.travel(anchor) });
   }
-  if (similar.length > 1 && next !== undefined) links.push({ name: "similar", text: `Next of ${similar.length} that stop here`, run: () => void store.travel(next) });
+  if (similar.length > 1 && next !== undefined)
+    links.push({
+      name: "similar",
+      text: `Next of ${similar.length} that stop here`,
+      run: () => void store.travel(next),
+    });
   if (links.length === 0) return null;
   return (
     <div class="ls-actions">
@@ -224,7 +239,8 @@ function stepOf(scene: Scene | null, of: Explanation): number {
   const pattern = scene.patternRow(of.pattern);
   const anchor = scene.nodeRow(of.anchor);
   for (let match = 0; match < scene.matches.length; match++) {
-    if (scene.matches.pattern[match] === pattern && scene.matches.anchor[match] === anchor) return Math.max(0, scene.matches.step[match] ?? 0);
+    if (scene.matches.pattern[match] === pattern && scene.matches.anchor[match] === anchor)
+      return Math.max(0, scene.matches.step[match] ?? 0);
   }
   return 0;
 }
@@ -232,6 +248,8 @@ function stepOf(scene: Scene | null, of: Explanation): number {
 /** The anchors of this pattern that stop at the same condition. */
 function similarTo(scene: Scene | null, of: Explanation): readonly string[] {
   const failed = of.conditions.find((condition) => condition.status === "failed");
-  const group = scene?.header.reasons.find((reason) => reason.pattern === of.pattern && reason.condition === failed?.name);
+  const group = scene?.header.reasons.find(
+    (reason) => reason.pattern === of.pattern && reason.condition === failed?.name,
+  );
   return group?.anchors ?? [];
 }
