@@ -130,7 +130,7 @@ def test_shown_twice_it_stays_in_step_and_closing_frees_both(lab: Lab, page: Pag
     lab.run_cell(2)
     ready(page, 1)
     pattern = page.locator(".ls-root").first.evaluate(
-        "(root) => root.lowerscope.scene().patterns.find((one) => one.applied > 0).name"
+        "(root) => root.lowerscope.scene().patterns.find((one) => one.enabled && one.locked === null).name"
     )
     page.locator(".ls-root").first.evaluate("(root, name) => root.lowerscope.store.toggle(name, false)", pattern)
     page.wait_for_function(
