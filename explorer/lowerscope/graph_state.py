@@ -18,7 +18,7 @@ from torch.fx.node import map_arg
 from lowerscope.errors import RewriteError
 from lowerscope.fake_run import FakeRunner
 from lowerscope.graph_copy import copy_node, keep_name
-from lowerscope.ledger import Ledger, NodeRecord, Ref, module_stack, sub_graph_paths
+from lowerscope.ledger import EdgeRecord, Ledger, NodeRecord, Ref, module_stack, sub_graph_paths
 from lowerscope.pattern import Match
 from lowerscope.program import Program
 from lowerscope.subgraph_constants import outer_operand
