@@ -43,20 +43,20 @@ class ModuleTree:
         """`operators`: ids of the nodes that are operators of the program before the first step."""
         records = list(records)
         self._shapes: dict[int, tuple[object, ...]] = {}
-        types, home = _paths(records)
+        types, home, around = _paths(records)
         size: Counter[str] = Counter()
         for path, count in Counter(home[r.id] for r in records if r.id in operators).items():
-            for around in _lineage(path):
-                size[around] += count
+            for outer in (path, *around[path]):
+                size[outer] += count
         boxes = [path for path in types if path == "" or size[path] > 1 or types[path] == SUB_GRAPH]
         known = set(boxes)
         self.modules = [Module("", types[""], -1, 0)]
         self.rows = {"": 0}
-        for path in sorted((p for p in boxes if p), key=lambda p: p.count(".") + p.count("/")):
-            parent = self.rows[next(p for p in _lineage(path)[1:] if p in known)]
+        for path in sorted((p for p in boxes if p), key=lambda p: len(around[p])):
+            parent = self.rows[next(p for p in around[path] if p in known)]
             self.rows[path] = len(self.modules)
             self.modules.append(Module(path, types[path], parent, self.modules[parent].depth + 1))
-        nearest = {path: self.rows[next(p for p in _lineage(path) if p in known)] for path in types}
+        nearest = {path: self.rows[next(p for p in (path, *around[path]) if p in known)] for path in types}
         self.row_of: dict[str, int] = {id: nearest[path] for id, path in home.items()}
         for id, row in self.row_of.items():
             self.modules[row].members.append(id)
@@ -107,38 +107,37 @@ class ModuleTree:
         return shape
 
 
-def _paths(records: list[NodeRecord]) -> tuple[dict[str, str], dict[str, str]]:
-    """Every module path in order of first use with the class's name, and the path that each node lies in."""
+def _paths(records: list[NodeRecord]) -> tuple[dict[str, str], dict[str, str], dict[str, tuple[str, ...]]]:
+    """Every module path in order of first use with its class's name; the path that each node lies in; and the paths
+    around each path, innermost first, up to the root's "".
+
+    The parts of a module's path are parted by ".", those of a sub-graph's by "/", which a module's name may contain.
+    """
     types: dict[str, str] = {"": ""}
     home: dict[str, str] = {}
+    around: dict[str, tuple[str, ...]] = {"": ()}
     stacks: dict[tuple[tuple[str, str], ...], str] = {}  # most nodes share theirs with others
     for record in records:
-        if "/" in record.id:
-            home[record.id] = path = record.prefix[:-1]
-            for around in reversed(_lineage(path)):
-                types.setdefault(around, SUB_GRAPH)
+        prefix = record.prefix
+        if prefix:
+            home[record.id] = path = prefix[:-1]
+            _enter(path, "/", SUB_GRAPH, types, around)
             continue
         path = stacks.get(record.stack)
         if path is None:
             path = stacks[record.stack] = record.module
-            _enter(record.stack, types)
+            for called, kind in record.stack:
+                _enter(called, ".", "", types, around)
+                types[called] = types[called] or kind
         home[record.id] = path
-    return types, home
+    return types, home, around
 
 
-def _enter(stack: tuple[tuple[str, str], ...], types: dict[str, str]) -> None:
-    for path, kind in stack:
-        for around in reversed(_lineage(path)[1:]):
-            types.setdefault(around, "")
-        if not types.get(path):
-            types[path] = kind
-
-
-def _lineage(path: str) -> list[str]:
-    """`path` and the paths around it, up to the root's "". The parts of a sub-graph's path are parted by "/"."""
-    mark = "/" if "/" in path else "."
-    out = [path]
-    while path:
-        path = path.rpartition(mark)[0]
-        out.append(path)
-    return out
+def _enter(path: str, mark: str, kind: str, types: dict[str, str], around: dict[str, tuple[str, ...]]) -> None:
+    """Make a path and those around it known, outermost first."""
+    if path in around:
+        return
+    outer = path.rpartition(mark)[0]
+    _enter(outer, mark, kind, types, around)
+    around[path] = (outer, *around[outer])
+    types[path] = kind

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -28,6 +29,8 @@ FILLS = {
 }
 _PATTERNS = ("#4B20A8", "#7D3B00", "#006660", "#B8478F", "#70790A", "#3F73B8")
 _APPLIED, _NEAR = VERDICTS.index("applied"), VERDICTS.index("near miss")
+# what reads from right to left, or turns the direction of what follows
+_DIRECTED = re.compile("[\u0590-\u08ff\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _MARGIN = 20.0
 LARGEST = 1500  #: boxes in one picture; more make a file that no page shows
 
@@ -174,7 +177,5 @@ def _label(
 def _text(text: str) -> str:
     """Escaped, without the control characters that XML cannot hold, and with its direction kept to itself."""
     plain = "".join(c if c >= " " or c in "\t\n" else "\ufffd" for c in text if not "\ud800" <= c <= "\udfff")
-    isolated = (
-        f"\u2068{plain}\u2069" if any("\u0590" <= c <= "\u08ff" or "\u200e" <= c <= "\u202e" for c in plain) else plain
-    )
+    isolated = f"\u2068{plain}\u2069" if _DIRECTED.search(plain) else plain
     return html.escape(isolated)
