@@ -31,12 +31,13 @@ def mutated_placeholders(
     return frozenset(names | _written_in_place(graph))
 
 
-#: Operators that update running statistics, which their schema does not say: the arguments written to, and the flag under
-#: which they are.
-_HIDDEN_WRITES: dict[Any, tuple[tuple[str, ...], str]] = {
-    torch.ops.aten.batch_norm.default: (("running_mean", "running_var"), "training"),
-    torch.ops.aten.native_batch_norm.default: (("running_mean", "running_var"), "training"),
-    torch.ops.aten.instance_norm.default: (("running_mean", "running_var"), "use_input_stats"),
+#: Operators that write to their running statistics without their schemas saying so, by the argument that decides it.
+_UPDATES_STATISTICS = {
+    "aten::batch_norm": "training",
+    "aten::native_batch_norm": "training",
+    "aten::cudnn_batch_norm": "training",
+    "aten::_batch_norm_impl_index": "training",
+    "aten::instance_norm": "use_input_stats",
 }
 
 
@@ -60,9 +61,13 @@ def _written_in_place(graph: torch.fx.Graph) -> set[str]:
 
 def hidden_writes(node: torch.fx.Node) -> list[torch.fx.Node]:
     """The nodes that the call at `node` writes to without its schema saying so."""
-    names, flag = _HIDDEN_WRITES.get(node.target, ((), ""))
-    given = _given(node) if names else {}
-    return [given[name] for name in names if given[flag] is True and isinstance(given[name], torch.fx.Node)]
+    schema = getattr(node.target, "_schema", None)
+    flag = None if schema is None else _UPDATES_STATISTICS.get(schema.name)
+    if flag is None:
+        return []
+    given = _given(node)
+    statistics = [given["running_mean"], given["running_var"]] if given[flag] is True else []
+    return [value for value in statistics if isinstance(value, torch.fx.Node)]
 
 
 def _given(node: torch.fx.Node) -> dict[str, Any]:

@@ -32,16 +32,6 @@ Hook = Callable[[str, torch.fx.Node, Any], None]
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
 
 
-# Operators that write to their running statistics and whose schemas do not say so, by the argument that decides it.
-_UPDATES_STATISTICS = {
-    "aten::batch_norm": "training",
-    "aten::native_batch_norm": "training",
-    "aten::cudnn_batch_norm": "training",
-    "aten::_batch_norm_impl_index": "training",
-    "aten::instance_norm": "use_input_stats",
-}
-
-
 class Cancelled(MeasureError):
     """The measurement was cancelled, by whoever asked for it."""
 
