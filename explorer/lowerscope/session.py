@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
 from torch.fx import Node
 
-from lowerscope import tables, why
-from lowerscope.conflicts import conflicts_frame
 from lowerscope.errors import LowerscopeError, RecipeError, unknown
-from lowerscope.explain import Explanation
-from lowerscope.explanations import Explanations
 from lowerscope.lowering import Lowerer, Lowering
-from lowerscope.measure.counts import count_ops, op_counts
-from lowerscope.measure.ledger_counts import count_alive
-from lowerscope.measure.parity import parity
+from lowerscope.measurements import Measurements
 from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program, as_program
+from lowerscope.questions import Questions, name_of
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.target import pipeline, target_of
-from lowerscope.verdict import Outcome
-from lowerscope.what_if import Suggestion, what_if
 
 if TYPE_CHECKING:
-    import networkx
+    pass
 
 
-class Session:
+class Session(Questions, Measurements):
     """A program under a recipe that one changes and takes back; every question is answered for the recipe as it is.
 
     Args:
@@ -55,7 +47,6 @@ class Session:
         self._place = 0
         self._registry_version = REGISTRY.version
         self._observers: list[Callable[[], Callable[[str], None] | None]] = []
-        self._before: dict[str, int] | None = None
         self.revision = 0  #: grows with every change: what was measured for an older one is stale
 
     # ------------------------------------------------------------------ the recipe and its history
@@ -99,15 +90,15 @@ class Session:
 
     def disable(self, *names: str) -> None:
         """Switch patterns off. UnknownNameError: the target has no such pattern."""
-        self._go(self.recipe.disable(*self._known(names)), f"{_listed(names)} off")
+        self._go(self.recipe.disable(*self.known_patterns(names)), f"{_listed(names)} off")
 
     def enable(self, *names: str) -> None:
         """Switch patterns on. UnknownNameError: no such pattern. RecipeError: the target's runtime lacks it."""
-        self._go(self.recipe.enable(*self._known(names)), f"{_listed(names)} on")
+        self._go(self.recipe.enable(*self.known_patterns(names)), f"{_listed(names)} on")
 
     def only(self, name: str) -> None:
         """Switch every other fusion, fold and decomposition off; what brings the program into form stays on."""
-        self._known([name])
+        self.known_patterns([name])
         others = [p.name for p in pipeline(self.target, self.recipe.insertions) if p.name not in (name, "core_aten")]
         self._go(self.recipe.enable(name).disable(*others), f"only {name}")
 
@@ -141,7 +132,9 @@ class Session:
         """Take something off the skip list; the arguments are those of `skip`. RecipeError: it is not on it."""
         if isinstance(match, str):
             match = self._match_at(pattern, match)
-        skip = Skip(pattern, None if node is None else _name(node), module, op, None if match is None else tuple(match))
+        skip = Skip(
+            pattern, None if node is None else name_of(node), module, op, None if match is None else tuple(match)
+        )
         self._go(self.recipe.unskip(skip), f"{skip} no longer skipped")
 
     def insert(self, pattern: str, *, before: str | None = None, after: str | None = None) -> None:
@@ -194,96 +187,6 @@ class Session:
     def compile_options(self) -> dict[str, set[str]]:
         """What `VulkanPartitioner(compile_options=...)` takes for this recipe."""
         return self.recipe.compile_options()
-
-    # ------------------------------------------------------------------ questions
-    def patterns(self) -> pd.DataFrame:
-        """A row per pattern, in the target's order: kind, enabled, applied, near, skipped, declined, shadowed, would, errors."""
-        return tables.patterns_frame(self.lowering)
-
-    def matches(self, pattern: str | None = None) -> pd.DataFrame:
-        """A row per (pattern, anchor): verdict, nodes, module, first failed condition. UnknownNameError: no such pattern."""
-        return tables.matches_frame(self.lowering, self._one(pattern))
-
-    def near_misses(self, pattern: str | None = None) -> pd.DataFrame:
-        """The near misses, the nearest first: passed, of, failed (condition), fault (node), reason."""
-        return tables.near_misses_frame(self.lowering, self._one(pattern))
-
-    def reasons(self, pattern: str | None = None) -> pd.DataFrame:
-        """The near misses grouped by reason, the largest group first: count, pattern, condition, sentence, anchors."""
-        return tables.reasons_frame(self.lowering, self._one(pattern))
-
-    def why_not(self, pattern: str | None = None, node: str | Node | None = None) -> Explanation | Explanations:
-        """Why `pattern` did or did not match at `node` (of any stage): verdict and every condition.
-
-        Without `pattern`: all patterns of the target at `node`, those that came nearest first. UnknownNameError: there
-        is no such pattern or node.
-        """
-        if node is None:
-            raise RecipeError("why_not is asked of a node: give node=, such as an anchor that session.matches() lists")
-        if pattern is None:
-            return Explanations(why.why_not_all(self.lowering, _name(node)))
-        self._known([pattern])
-        return why.why_not(self.lowering, pattern, _name(node))
-
-    def what_if(self, pattern: str, node: str | Node) -> list[Suggestion]:
-        """The smallest changes under which `pattern` would match at `node`, each verified by running it on a copy.
-
-        UnknownNameError: no such pattern or node.
-        """
-        self._known([pattern])
-        return what_if(self.lowering, pattern, _name(node))
-
-    def conflicts(self) -> pd.DataFrame:
-        """Matches that claim the same nodes: who won and why, what flips it, operators and parity either way."""
-        return conflicts_frame(self.lowering)
-
-    def op_counts(self) -> pd.DataFrame:
-        """Operators by kind: before, after, delta; the last row is "total"."""
-        return op_counts(self._counts_before(), count_alive(self.lowering.ledger))
-
-    def _counts_before(self) -> dict[str, int]:
-        if self._before is None:
-            self._before = count_ops(self.lowering.before)
-        return self._before
-
-    def parity(self, inputs: Any = None, **options: Any) -> pd.DataFrame:
-        """How far the numbers moved, a row per output: verdict, agreement of shape, dtype and NaN places, max_abs and where.
-
-        `inputs`, `options`: see `lowerscope.measure.parity.parity`. MeasureError: the program cannot be run.
-        """
-        return parity(self.lowering.before, self.lowering.program, inputs, **options).frame()
-
-    def expect(self, counts: Mapping[str, int]) -> None:
-        """Raise AssertionError, with the explanations of what is missing, unless each pattern is applied so many times."""
-        applied = tables.counted(self.lowering)
-        said = []
-        for name, wanted in counts.items():
-            self._known([name])
-            got = applied[name, Outcome.APPLIED]
-            if got != wanted:
-                missed = [
-                    v
-                    for v in self.lowering.verdicts_of(name)
-                    if v.outcome not in (Outcome.APPLIED, Outcome.NOTHING_TO_FUSE)
-                ]
-                shown = [str(why.why_not(self.lowering, name, v.anchor)) for v in missed[:5]]
-                more = [f"... and {len(missed) - 5} more: session.matches({name!r})"] if len(missed) > 5 else []
-                said.append("\n".join([f"{name} is applied {got} times, expected {wanted}", *shown, *more]))
-        if said:
-            raise AssertionError("\n\n".join(said))
-
-    # ------------------------------------------------------------------ forms
-    def to_networkx(self, step: int | None = None) -> networkx.MultiDiGraph:
-        """The graph after `step` (default: the last) as a networkx graph; node attributes are op, module, shape."""
-        from lowerscope.draw import to_networkx
-
-        return to_networkx(self.lowering, step)
-
-    def to_graphviz(self, step: int | None = None) -> Any:
-        """The graph after `step` (default: the last) as a `graphviz.Digraph`; without `dot` it shows its source and says so."""
-        from lowerscope.draw import to_graphviz
-
-        return to_graphviz(self.lowering, step)
 
     def export_html(self, path: str | os.PathLike[str]) -> str:
         """Write a self-contained HTML file that replays this recipe, and each pattern switched, without a kernel.
@@ -347,7 +250,8 @@ class Session:
         self._tell(said)
 
     # ------------------------------------------------------------------ names
-    def _known(self, names: Iterable[str]) -> list[str]:
+    def known_patterns(self, names: Iterable[str]) -> list[str]:
+        """The names, checked. UnknownNameError: the target has no pattern of one of them."""
         here = [p.name for p in pipeline(self.target, self.recipe.insertions)]
         names = list(names)
         for name in names:
@@ -355,17 +259,14 @@ class Session:
                 raise unknown(f"pattern of target {self.target}", name, here)
         return names
 
-    def _one(self, pattern: str | None) -> str | None:
-        return None if pattern is None else self._known([pattern])[0]
-
     def _skip_of(self, pattern: Any, node: Any, module: Any, op: Any, match: Any) -> Skip:
         from lowerscope.measure.counts import op_name
 
         if pattern is not None:
-            self._known([pattern])
+            self.known_patterns([pattern])
         records = self.lowering.ledger.records
         if node is not None:
-            node = self.lowering.id(_name(node))
+            node = self.lowering.id(name_of(node))
         if module is not None and not any(Skip(module=module).covers_module(r.module) for r in records.values()):
             raise unknown("module", module, sorted({r.module for r in records.values() if r.module}))
         if op is not None:
@@ -385,10 +286,6 @@ class Session:
             anchors = [v.anchor for v in self.lowering.verdicts_of(pattern) if v.matched]
             raise unknown(f"match of {pattern}", anchor, anchors)
         return verdict.origins
-
-
-def _name(node: str | Node) -> str:
-    return node.name if isinstance(node, Node) else str(node)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -1,0 +1,105 @@
+"""What one measures of a session: operators, numbers, the rewrite to blame, time, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from lowerscope.lowering import Lowerer, Lowering, lower
+from lowerscope.measure.blame import culprits
+from lowerscope.measure.by_step import lowering_errors
+from lowerscope.measure.cost import cost_table
+from lowerscope.measure.counts import count_ops, op_counts
+from lowerscope.measure.latency import LatencyReport, latency
+from lowerscope.measure.ledger_counts import count_alive
+from lowerscope.measure.parity import ParityReport, parity
+from lowerscope.measure.step_error import step_frame
+from lowerscope.program import Program
+from lowerscope.recipe import Skip
+from lowerscope.verdict import Step
+
+_AGREES = ("equal", "close")
+
+
+class Measurements:
+    """What a session measures of its lowering as it is, on snapshots: nothing here changes the session."""
+
+    program: Program
+    _before: dict[str, int] | None = None
+
+    @property
+    def lowering(self) -> Lowering:
+        """The lowering that is measured."""
+        raise NotImplementedError
+
+    def op_counts(self) -> pd.DataFrame:
+        """Operators by kind: before, after, delta; the last row is "total"."""
+        if self._before is None:
+            self._before = count_ops(self.lowering.before)
+        return op_counts(self._before, count_alive(self.lowering.ledger))
+
+    def parity(self, inputs: Any = None, **options: Any) -> pd.DataFrame:
+        """How far the numbers moved, a row per output: verdict, agreement of shape, dtype and NaN places, max_abs and where.
+
+        `inputs`, `options`: see `lowerscope.measure.parity.parity`. MeasureError: the program cannot be run.
+        """
+        return self.parity_report(inputs, **options).frame()
+
+    def parity_report(self, inputs: Any = None, **options: Any) -> ParityReport:
+        """As `parity`, with verdict, sentence and notes beside the table."""
+        lowering = self.lowering
+        recipe = lowering.recipe
+        options.setdefault("relower", lambda program: lower(program, recipe).program)
+        return parity(lowering.before, lowering.program, inputs, **options)
+
+    def parity_by_step(self, inputs: Any = None, **options: Any) -> pd.DataFrame:
+        """The error of each rewrite, the guiltiest first: alone on the original's values, and as it has come together.
+
+        `options`: see `lowerscope.measure.by_step.lowering_errors`. MeasureError: the program cannot be run.
+        """
+        steps = {s.number: s for s in self.lowering.steps}
+        frame = step_frame(lowering_errors(self.lowering, inputs, **options))
+        frame.insert(1, "pattern", [steps[int(n)].pattern for n in frame["step"]])
+        return frame
+
+    def blame(
+        self, tolerance: float | None = None, *, inputs: Any = None, cancelled: Callable[[], bool] | None = None
+    ) -> pd.DataFrame:
+        """The rewrites responsible for wrong numbers, found by lowering without them: step, pattern, anchor, sentence.
+
+        Empty when the numbers agree. tolerance: relative error that counts as agreeing; default by dtype.
+        MeasureError: the numbers differ even without any rewrite.
+        """
+        lowering = self.lowering
+        lowerer = Lowerer(self.program)
+        keys = {self._skip_of_step(step): step for step in lowering.steps if step.pattern != "core_aten"}
+
+        def agrees_without(left_out: frozenset[Skip]) -> bool:
+            recipe = lowering.recipe.skip(*sorted(left_out, key=str))
+            program = lowerer.lower(recipe).program
+            report = parity(
+                lowering.before, program, inputs, oracle=False, tolerance=tolerance, cancelled=cancelled,
+                relower=lambda p: lower(p, recipe).program,
+            )  # fmt: skip
+            return report.verdict in _AGREES
+
+        found: list[Step] = [keys[key] for key in culprits(keys, agrees_without, cancelled=cancelled)]
+        rows = [(s.number, s.pattern, s.anchor, s.module, s.sentence) for s in found]
+        return pd.DataFrame(rows, columns=pd.Index(["step", "pattern", "anchor", "module", "sentence"]))
+
+    def _skip_of_step(self, step: Step) -> Skip:
+        return Skip(step.pattern, match=self.lowering.verdicts[step.pattern, step.anchor].origins)
+
+    def latency(self, inputs: Any = None, **options: Any) -> LatencyReport:
+        """Time before and after on ExecuTorch's XNNPACK runtime, in a process of its own.
+
+        `options`: runs, threads, profile; see `lowerscope.measure.latency.latency`. MeasureError: ExecuTorch is not
+        installed (the message says how to get it), or cannot lower or run the program.
+        """
+        return latency(self.lowering.before, self.lowering.program, inputs, **options)
+
+    def cost(self) -> pd.DataFrame:
+        """FLOPs, bytes read and written, weights and dispatches per operator and in total, before and after."""
+        return cost_table(self.lowering.before, self.lowering.program)

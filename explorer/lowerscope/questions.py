@@ -1,0 +1,115 @@
+"""The questions that one asks a session: what its patterns did, why they did not, what would make them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+from torch.fx import Node
+
+from lowerscope import tables, why
+from lowerscope.conflicts import conflicts_frame
+from lowerscope.errors import RecipeError
+from lowerscope.explain import Explanation
+from lowerscope.explanations import Explanations
+from lowerscope.lowering import Lowering
+from lowerscope.verdict import Outcome
+from lowerscope.what_if import Suggestion, what_if
+
+if TYPE_CHECKING:
+    import networkx
+
+
+class Questions:
+    """What a session answers about its lowering as it is."""
+
+    @property
+    def lowering(self) -> Lowering:
+        """The lowering that is asked about."""
+        raise NotImplementedError
+
+    def known_patterns(self, names: Iterable[str]) -> list[str]:
+        """The names, checked against the target's patterns."""
+        raise NotImplementedError
+
+    def patterns(self) -> pd.DataFrame:
+        """A row per pattern, in the target's order: kind, enabled, applied, near, skipped, declined, shadowed, would, errors."""
+        return tables.patterns_frame(self.lowering)
+
+    def matches(self, pattern: str | None = None) -> pd.DataFrame:
+        """A row per (pattern, anchor): verdict, nodes, module, first failed condition. UnknownNameError: no such pattern."""
+        return tables.matches_frame(self.lowering, self._one(pattern))
+
+    def near_misses(self, pattern: str | None = None) -> pd.DataFrame:
+        """The near misses, the nearest first: passed, of, failed (condition), fault (node), reason."""
+        return tables.near_misses_frame(self.lowering, self._one(pattern))
+
+    def reasons(self, pattern: str | None = None) -> pd.DataFrame:
+        """The near misses grouped by reason, the largest group first: count, pattern, condition, sentence, anchors."""
+        return tables.reasons_frame(self.lowering, self._one(pattern))
+
+    def why_not(self, pattern: str | None = None, node: str | Node | None = None) -> Explanation | Explanations:
+        """Why `pattern` did or did not match at `node` (of any stage): verdict and every condition.
+
+        Without `pattern`: all patterns of the target at `node`, those that came nearest first. UnknownNameError: there
+        is no such pattern or node.
+        """
+        if node is None:
+            raise RecipeError("why_not is asked of a node: give node=, such as an anchor that session.matches() lists")
+        if pattern is None:
+            return Explanations(why.why_not_all(self.lowering, name_of(node)))
+        self.known_patterns([pattern])
+        return why.why_not(self.lowering, pattern, name_of(node))
+
+    def what_if(self, pattern: str, node: str | Node) -> list[Suggestion]:
+        """The smallest changes under which `pattern` would match at `node`, each verified by running it on a copy.
+
+        UnknownNameError: no such pattern or node.
+        """
+        self.known_patterns([pattern])
+        return what_if(self.lowering, pattern, name_of(node))
+
+    def conflicts(self) -> pd.DataFrame:
+        """Matches that claim the same nodes: who won and why, what flips it, operators and parity either way."""
+        return conflicts_frame(self.lowering)
+
+    def expect(self, counts: Mapping[str, int]) -> None:
+        """Raise AssertionError, with the explanations of what is missing, unless each pattern is applied so many times."""
+        applied = tables.counted(self.lowering)
+        said = []
+        for name, wanted in counts.items():
+            self.known_patterns([name])
+            got = applied[name, Outcome.APPLIED]
+            if got != wanted:
+                missed = [
+                    v
+                    for v in self.lowering.verdicts_of(name)
+                    if v.outcome not in (Outcome.APPLIED, Outcome.NOTHING_TO_FUSE)
+                ]
+                shown = [str(why.why_not(self.lowering, name, v.anchor)) for v in missed[:5]]
+                more = [f"... and {len(missed) - 5} more: session.matches({name!r})"] if len(missed) > 5 else []
+                said.append("\n".join([f"{name} is applied {got} times, expected {wanted}", *shown, *more]))
+        if said:
+            raise AssertionError("\n\n".join(said))
+
+    # ------------------------------------------------------------------ forms
+    def to_networkx(self, step: int | None = None) -> networkx.MultiDiGraph:
+        """The graph after `step` (default: the last) as a networkx graph; node attributes are op, module, shape."""
+        from lowerscope.draw import to_networkx
+
+        return to_networkx(self.lowering, step)
+
+    def to_graphviz(self, step: int | None = None) -> Any:
+        """The graph after `step` (default: the last) as a `graphviz.Digraph`; without `dot` it shows its source and says so."""
+        from lowerscope.draw import to_graphviz
+
+        return to_graphviz(self.lowering, step)
+
+    def _one(self, pattern: str | None) -> str | None:
+        return None if pattern is None else self.known_patterns([pattern])[0]
+
+
+def name_of(node: str | Node) -> str:
+    """The name of a node that is given as one or by name."""
+    return node.name if isinstance(node, Node) else str(node)
