@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch._dispatch.python import enable_python_dispatcher
+from torch._export.utils import _is_preservable_cia_op
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx import Graph, Node
@@ -42,12 +43,16 @@ def table() -> dict[Any, Any]:
 @cache
 def decomposes(target: OpOverload) -> bool:
     """Whether torch decomposes the op at all, whatever its arguments."""
-    if is_own(target) or target in _KEPT:
+    if is_own(target) or target in _KEPT or target.namespace in QUANTIZATION:
         return False
-    if target in table():
+    if target in table() or target is torch.ops.aten.lift_fresh_copy.default:
         return True
-    return torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
+    composite = torch._C._dispatch_has_kernel_for_dispatch_key(target.name(), "CompositeImplicitAutograd")
+    return composite and not _is_preservable_cia_op(target)  # torch keeps those that its table leaves out
 
+
+#: Namespaces that a quantized graph is written in: taken apart, its operators are arithmetic that no backend recognises.
+QUANTIZATION = frozenset({"quantized_decomposed", "quantized", "torchao"})
 
 #: CompositeImplicit only in name: asking for a size is not a computation.
 _KEPT = frozenset({torch.ops.aten.sym_size.int, torch.ops.aten.sym_stride.int, torch.ops.aten.sym_numel.default})
@@ -63,7 +68,7 @@ def decomposition(node: Node) -> Decomposition | None:
         key = None
     leaves, structure = pytree.tree_flatten((node.args, dict(node.kwargs)))
     values = [leaf.meta.get("val") if isinstance(leaf, Node) else leaf for leaf in leaves]
-    found = _trace(node.target, leaves, values, structure)
+    found = _trace(node, leaves, values, structure)
     if key is not None:
         if len(_MEMO) >= _MEMO_LIMIT:
             _MEMO.clear()
@@ -71,7 +76,8 @@ def decomposition(node: Node) -> Decomposition | None:
     return found
 
 
-def _trace(target: Any, leaves: list[Any], values: list[Any], structure: Any) -> Decomposition | None:
+def _trace(node: Node, leaves: list[Any], values: list[Any], structure: Any) -> Decomposition | None:
+    target: Any = node.target
     places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, Node)]
 
     def call(*inputs: Any) -> Any:
@@ -81,11 +87,17 @@ def _trace(target: Any, leaves: list[Any], values: list[Any], structure: Any) ->
         args, kwargs = pytree.tree_unflatten(filled, structure)
         return target(*args, **kwargs)
 
-    mode = next((v.fake_mode for v in values if isinstance(v, FakeTensor)), None)
+    # a factory such as zeros has no tensor among its arguments
+    known = [*values, *pytree.tree_leaves(node.meta.get("val"))]
+    mode = next((v.fake_mode for v in known if isinstance(v, FakeTensor)), None)
     if mode is None:
         return None
     with enable_python_dispatcher(), mode, torch.no_grad():
-        graph = make_fx(call, decomposition_table=table())(*(values[i] for i in places)).graph
+        # composite operators may choose by requires_grad, which the tensors of a run do not have
+        inputs = [values[i].detach() if isinstance(values[i], torch.Tensor) else values[i] for i in places]
+        graph = make_fx(call, decomposition_table=table())(*inputs).graph
+    for lifted in graph.find_nodes(op="call_function", target=torch.ops.aten.lift_fresh_copy.default):
+        lifted.target = torch.ops.aten.clone.default  # as functionalisation leaves it
     graph.eliminate_dead_code()
     calls = [n for n in graph.nodes if n.op != "placeholder" and n.op != "output"]
     if any(n.op == "get_attr" for n in calls):

@@ -61,17 +61,27 @@ def functional_twin(target: Any) -> Any | None:
 def is_simple(node: Node) -> bool:
     """Whether nobody but the readers of its first argument, from here on, can see what the in-place op writes.
 
-    So it is when the argument is a value that an op has made (no view of another, no input, no constant) and no reader of
-    it makes a view.
+    So it is when the argument is a value that an op has made, or a view of one that nobody else reads afterwards, and no
+    reader of it makes a view.
     """
     written = node.args[0] if node.args else None
     if functional_twin(node.target) is None or not isinstance(written, Node):
         return False
-    if written.op != "call_function" or (aliases(written) and not writes(written)):
+    if any(aliases(user) and not writes(user) for user in written.users):
         return False
-    if writes(written) and not is_simple(written):
-        return False
-    return not any(aliases(user) and not writes(user) for user in written.users)
+    through, value = node, written
+    while value.op == "call_function":
+        if value is not written and any(u is not through and (aliases(u) or node < u) for u in value.users):
+            return False
+        if writes(value):
+            return is_simple(value)
+        if not aliases(value):
+            return True
+        source = value.args[0] if value.args else None
+        if not isinstance(source, Node) or value.target is operator.getitem:
+            return False
+        through, value = value, source
+    return False
 
 
 def aliases(node: Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 from torch.utils import _pytree as pytree
@@ -13,6 +14,8 @@ from lowerscope.functional import functional_twin, is_simple, later_readers, wri
 from lowerscope.ops import display_name
 from lowerscope.pattern import ANY, Declined, Kind, Match, Pattern, pattern
 from lowerscope.splice import splice
+
+aten = torch.ops.aten
 
 
 @pattern("*", source="torch.export.default_decompositions")
@@ -54,9 +57,11 @@ class CoreAten(Pattern):
     def rewrite(self, match: Match, edit: Editor) -> Node | Declined | None:
         anchor = match.anchor
         if match["in_place"]:
-            twin = edit.insert_call(match["twin"], anchor.args, anchor.kwargs)
             written = anchor.args[0]
             assert isinstance(written, Node)
+            if match["twin"] is aten.detach.default:
+                return written
+            twin = edit.insert_call(match["twin"], anchor.args, anchor.kwargs)
             edit.replace(written, twin, readers=later_readers(anchor, written))
             return twin
         found: Decomposition = match["found"]
@@ -70,10 +75,10 @@ class CoreAten(Pattern):
 
     def sentence(self, match: Match) -> str:
         name = display_name(match.anchor.target)
-        if match["in_place"]:
+        if match["in_place"] and match["twin"] is not aten.detach.default:
             return f"{name} becomes {display_name(match['twin'])}, which writes nothing."
-        found: Decomposition = match["found"]
-        names = list(dict.fromkeys(display_name(n.target) for n in found.graph.nodes if n.op == "call_function"))
+        nodes = [] if match["in_place"] else match["found"].graph.nodes
+        names = list(dict.fromkeys(display_name(n.target) for n in nodes if n.op == "call_function"))
         return f"{name} becomes {', '.join(names)}." if names else f"{name} does nothing here and goes."
 
 
