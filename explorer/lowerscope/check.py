@@ -68,6 +68,7 @@ ENGINE_CONDITIONS = (
     Condition("no_mutation_between", "nothing between its nodes writes in place"),
 )
 
+_ENGINE_NAMES = frozenset(c.name for c in ENGINE_CONDITIONS)
 
 _PLAIN_TYPES = frozenset({int, str, float, bool, type(None), torch.dtype})
 
@@ -107,7 +108,14 @@ class Record:
 
     def passed(self) -> int:
         """How many conditions held."""
-        return sum(1 for e in self.entries if e.status is Status.PASSED)
+        return len({e.name for e in self.entries if e.status is Status.PASSED} - self._failed())
+
+    def engine_names(self) -> set[str]:
+        """The engine's own conditions that were stated: they are only when they fail."""
+        return {e.name for e in self.entries if e.name in _ENGINE_NAMES}
+
+    def _failed(self) -> set[str]:
+        return {e.name for e in self.entries if e.status is not Status.PASSED}
 
 
 class Surroundings(Protocol):
@@ -218,7 +226,7 @@ class Check:
         """
         users = sorted(node.users)  # in the order of the graph: the order of `users` tells who was edited last
         others = [u for u in users if u is not (users[0] if wanted is None else wanted)] or users or [node]
-        actual = f"{len(users)} user{'s' * (len(users) != 1)}: {', '.join(self._around.id_of(u) for u in users)}"
+        actual = f"{len(users)} user{'s' * (len(users) != 1)} ({', '.join(self._around.id_of(u) for u in users)})"
         self.that(name, len(users) == 1, at=others[0], expected="1 user", actual=actual if users else "no user")
         return users[0]
 

@@ -1,23 +1,22 @@
-"""Explanations: a verdict's record turned into words, rows and trees."""
+"""Explanations: a verdict's record turned into rows and trees."""
 
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 import pandas as pd
-import torch
 
 from lowerscope.check import Entry, Status
+from lowerscope.sentences import failure_sentence, plain
 
 if TYPE_CHECKING:
-    from lowerscope.pattern import Pattern
     from lowerscope.verdict import Verdict
 
 _SIGNS = {Status.PASSED: "✓", Status.FAILED: "✕", Status.FOLLOWS: "✕", Status.NOT_REACHED: "–"}
-_DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +38,8 @@ class Explanation:
     """Why a pattern did, or did not, match at a node. Prints as a tree, shows as HTML in a notebook, `.to_frame()`.
 
     node: what was asked about. anchor: where the pattern started, which may be another node. nodes: what was matched so
-    far (ids). by: (pattern, anchor) of the match that took the nodes.
+    far (ids). by: (pattern, anchor) of the match that took the nodes. history: what became of the node, or of the one at
+    fault, in stages before the pattern's, a sentence each. target: of which target's lowering this speaks.
     """
 
     pattern: str
@@ -51,11 +51,19 @@ class Explanation:
     nodes: tuple[str, ...]
     by: tuple[str, str] | None
     step: int | None = None
+    history: tuple[str, ...] = ()
+    target: str = ""
 
     @property
     def passed(self) -> int:
         """How many conditions held."""
         return sum(1 for c in self.conditions if c.status is Status.PASSED)
+
+    @property
+    def total(self) -> int:
+        """How many conditions there are on the path taken: those of an optional part that was not tried do not count."""
+        tried = {c.part for c in self.conditions if c.status is not Status.NOT_REACHED}
+        return sum(1 for c in self.conditions if c.part is None or c.part in tried)
 
     @property
     def failed(self) -> ConditionRow | None:
@@ -67,12 +75,12 @@ class Explanation:
     @property
     def headline(self) -> str:
         """The verdict in one line."""
-        counted = f"{self.passed} of {len(self.conditions)} conditions"
         if self.verdict == "applied":
             return f"{self.pattern} is applied at {self.anchor} in step {self.step}"
         if self.verdict == "no anchor":
             return f"{self.pattern}: {self.reason}"
         if self.verdict == "near miss":
+            counted = f"{self.passed} of {self.total} conditions"
             return f"{self.pattern} does not match at {self.anchor}: near miss, {counted}; {self.reason}"
         return f"{self.pattern} at {self.anchor}: {self.verdict}" + (f"; {self.reason}" if self.reason else "")
 
@@ -84,70 +92,87 @@ class Explanation:
         return pd.DataFrame(rows, columns=pd.Index(columns), index=index)
 
     def __str__(self) -> str:
-        lines = [self.headline]
-        for last, part, row in self._tree():
-            if part is not None:
-                lines.append(f"│  {part} (optional part)")
-            indent = "│     " if row.part else ("└─ " if last else "├─ ")
-            facts = f"  [{row.actual}]" if row.actual and row.status is Status.PASSED else ""
-            lines.append(f"{indent}{_SIGNS[row.status]} {row.says}{facts}" + (f"  @ {row.node}" if row.node else ""))
-            if row.sentence:
-                lines.append(f"{'│        ' if row.part or not last else '      '}{row.sentence}")
+        lines = [self.headline, *self.history]
+        groups = list(self._groups())
+        for place, (part, rows) in enumerate(groups):
+            branch, below = ("└─ ", "   ") if place == len(groups) - 1 else ("├─ ", "│  ")
+            if part is None:
+                lines.append(branch + _line(rows[0]))
+            elif not rows:
+                lines.append(f"{branch}– {part}")
+            else:
+                lines.append(f"{branch}{part}")
+                lines += [f"{below}{'└─ ' if row is rows[-1] else '├─ '}{_line(row)}" for row in rows]
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         cells = []
-        for _, part, row in self._tree():
+        for part, rows in self._groups():
             if part is not None:
+                cells.append(f"<tr><td></td><td colspan=4 style='text-align:left'><b>{_text(part)}</b></td></tr>")
+            for row in rows:
+                failing = row.status is Status.FAILED and self.verdict != "applied"
+                left = "text-align:left;" + ("background:rgba(192,38,31,.12)" if failing else "")
+                sentence = f"<br><small>{_text(row.sentence)}</small>" if row.sentence else ""
                 cells.append(
-                    f"<tr><td></td><td colspan=4 style='text-align:left'><b>{_text(part)}</b> optional part</td></tr>"
+                    f"<tr><td style='{left}'>{_SIGNS[row.status]}</td>"
+                    f"<td style='{left}'>{_text(row.says)}{sentence}</td>"
+                    f"<td style='{left}'>{_text(row.expected)}</td><td style='{left}'>{_text(row.actual)}</td>"
+                    f"<td style='{left}'><code>{_text(row.node or '')}</code></td></tr>"
                 )
-            tint = "background:rgba(192,38,31,.12)" if row.status is Status.FAILED and self.verdict != "applied" else ""
-            left = "text-align:left;" + tint
-            sentence = f"<br><small>{_text(row.sentence)}</small>" if row.sentence else ""
-            cells.append(
-                f"<tr><td style='{left}'>{_SIGNS[row.status]}</td><td style='{left}'>{_text(row.says)}{sentence}</td>"
-                f"<td style='{left}'>{_text(row.expected)}</td><td style='{left}'>{_text(row.actual)}</td>"
-                f"<td style='{left}'><code>{_text(row.node or '')}</code></td></tr>"
-            )
         head = "<tr><th></th><th>condition</th><th>expected</th><th>actual</th><th>at</th></tr>" if cells else ""
-        return f"<div><b>{_text(self.headline)}</b><table>{head}{''.join(cells)}</table></div>"
+        history = "".join(f"<br><small>{_text(line)}</small>" for line in self.history)
+        return f"<div><b>{_text(self.headline)}</b>{history}<table>{head}{''.join(cells)}</table></div>"
 
-    def _tree(self) -> Iterator[tuple[bool, str | None, ConditionRow]]:
-        """(is the last row, heading of an optional part that begins here, row)."""
-        previous: str | None = None
-        for place, row in enumerate(self.conditions):
-            heading = row.part if row.part != previous else None
-            previous = row.part
-            yield place == len(self.conditions) - 1, heading, row
+    def _groups(self) -> Iterator[tuple[str | None, list[ConditionRow]]]:
+        """(None, [a condition]), or an optional part's heading and its conditions; of one that was not tried, none."""
+        met = [place for place, row in enumerate(self.conditions) if row.status is not Status.NOT_REACHED]
+        last, place = max(met, default=-1), 0
+        for part, group in groupby(self.conditions, key=lambda row: row.part):
+            rows = list(group)
+            if part is None:
+                yield from ((None, [row]) for row in rows)
+            elif all(row.status is Status.NOT_REACHED for row in rows):
+                yield f"{part} (optional part): {'absent' if place < last else 'not reached'}", []
+            else:
+                yield f"{part} (optional part)", rows
+            place += len(rows)
 
 
-def explain(pattern: Pattern, verdict: Verdict, node: str | None = None) -> Explanation:
+def _line(row: ConditionRow) -> str:
+    """A condition in one line of a terminal."""
+    if row.sentence:
+        return f"{_SIGNS[row.status]} {row.sentence}  [{row.name}]"
+    facts = f"  [{row.actual}]" if row.actual else ""
+    return f"{_SIGNS[row.status]} {row.says}{facts}" + (f"  @ {row.node}" if row.node else "")
+
+
+def explain(verdict: Verdict, node: str | None = None, history: tuple[str, ...] = (), target: str = "") -> Explanation:
     """The explanation of a verdict: the conditions as met, then those that were not reached, in declared order."""
     return Explanation(
-        pattern=pattern.name,
+        pattern=verdict.pattern,
         node=node or verdict.anchor,
         anchor=verdict.anchor,
         verdict=str(verdict.outcome),
         reason=verdict.reason,
-        conditions=tuple(_rows(pattern, verdict)),
+        conditions=tuple(_rows(verdict)),
         nodes=verdict.nodes,
         by=verdict.by,
         step=verdict.step,
+        history=history,
+        target=target,
     )
 
 
-def _rows(pattern: Pattern, verdict: Verdict) -> Iterator[ConditionRow]:
-    met: dict[str, Entry] = {}
-    for entry in verdict.record.entries:
-        met[entry.name] = (
-            entry  # a condition met at several nodes shows the last one, which is the failing one if any is
-        )
-    declared = list(pattern.condition_rows(verdict.record.ways))
+def _rows(verdict: Verdict) -> Iterator[ConditionRow]:
+    rule = verdict.rule
+    # a condition met at several nodes shows the last one, which is the failing one if any is
+    met: dict[str, Entry] = {entry.name: entry for entry in verdict.record.entries}
+    declared = list(rule.condition_rows(verdict.record.ways))
     names = {c.name for c, _ in declared}
-    extra = [(e.name, pattern.says(e.name), e.part) for e in verdict.record.entries if e.name not in names]
+    extra = [(e.name, rule.says(e.name), e.part) for e in verdict.record.entries if e.name not in names]
     rows = [(c.name, c.says, part) for c, part in declared]
     for name, says, part in [*rows, *dict.fromkeys(extra)]:
         entry = met.get(name)
@@ -156,46 +181,19 @@ def _rows(pattern: Pattern, verdict: Verdict) -> Iterator[ConditionRow]:
             continue
         sentence = ""
         if entry.status is Status.FAILED:
-            sentence = failure_sentence(pattern, entry)
+            sentence = failure_sentence(says, entry)
         elif entry.status is Status.FOLLOWS:
             sentence = entry.because or ""
-        yield ConditionRow(
-            name,
-            says,
-            part or entry.part,
-            entry.status,
-            plain(entry.expected),
-            plain(entry.actual, " and "),
-            entry.node,
-            sentence,
-        )
+        expected = plain(entry.expected)
+        yield ConditionRow(name, says, part or entry.part, entry.status, expected, _found(entry), entry.node, sentence)
 
 
-def failure_sentence(pattern: Pattern, entry: Entry) -> str:
-    """A failed condition as a sentence: what is, what was expected, and why it matters."""
+def _found(entry: Entry) -> str:
+    """What was found. Words that a pattern has for the failure only are not shown of a condition that holds."""
     actual = plain(entry.actual, " and ")
-    where = f" at {entry.node}" if entry.node and entry.node != actual else ""
-    wanted = f"; expected {plain(entry.expected)}" if entry.expected is not None else ""
-    because = f" ({entry.because})" if entry.because else ""
-    return f"{pattern.says(entry.name)}: no, {actual or 'it is not so'}{where}{wanted}{because}"
-
-
-
-def plain(value: Any, joint: str = " or ") -> str:
-    """A condition's value as a reader wants it: shapes as 1×64×8×8, dtypes as f32, several values joined by `joint`."""
-    if value is None:
-        return ""
-    if isinstance(value, torch.dtype):
-        return _DTYPES.get(value, str(value).removeprefix("torch."))
-    if isinstance(value, torch.Size) or (isinstance(value, tuple) and value and all(_is_size(v) for v in value)):
-        return "×".join(str(v) for v in value) or "scalar"
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return joint.join(plain(v) if v is not None else "None" for v in value) if value else "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, (int, torch.SymInt)) and not isinstance(value, bool)
+    if entry.status is Status.PASSED and isinstance(entry.actual, str) and isinstance(entry.expected, str):
+        return actual if actual.startswith(entry.expected) else ""
+    return actual
 
 
 def _text(value: str) -> str:

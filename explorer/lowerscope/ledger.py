@@ -81,6 +81,7 @@ class Ledger:
     _neighbours: tuple[dict[str, list[EdgeRecord]], dict[str, list[EdgeRecord]]] | None = field(
         default=None, repr=False, compare=False
     )
+    _read_by: tuple[dict[str, list[str]], dict[str, list[str]]] | None = field(default=None, repr=False, compare=False)
 
     def freeze(self) -> Ledger:
         """A copy that later edits do not touch (the records are immutable and shared)."""
@@ -110,6 +111,28 @@ class Ledger:
                 out_of.setdefault(edge.source, []).append(edge)
             self._neighbours = (into, out_of)
         return self._neighbours
+
+    def sources(self, id: str) -> Iterable[str]:
+        """The nodes that `id` has ever read."""
+        return (*self.records[id].inputs, *self._kin()[0].get(id, ()))
+
+    def readers(self, id: str) -> Iterable[str]:
+        """The nodes that have ever read `id`."""
+        return self._kin()[1].get(id, ())
+
+    def _kin(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """(what a node read before its inputs were changed, who has ever read it), ids only: `neighbours` costs more."""
+        if self._read_by is None:
+            former: dict[str, list[str]] = {}
+            readers: dict[str, list[str]] = {}
+            for edge in self.ended_edges:
+                former.setdefault(edge.target, []).append(edge.source)
+                readers.setdefault(edge.source, []).append(edge.target)
+            for id, record in self.records.items():
+                for source in record.inputs:
+                    readers.setdefault(source, []).append(id)
+            self._read_by = (former, readers)
+        return self._read_by
 
     def origin(self, id: str) -> tuple[str, ...]:
         """The original nodes that `id` comes from (itself, when it is one)."""

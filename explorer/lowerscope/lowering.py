@@ -22,7 +22,7 @@ from lowerscope.functional import functional_program
 from lowerscope.ledger import Ledger
 from lowerscope.measure.counts import op_name
 from lowerscope.memory import no_garbage_collection
-from lowerscope.pattern import REGISTRY, Pattern
+from lowerscope.pattern import Pattern
 from lowerscope.program import Program, as_program
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.snapshot import take_snapshot
@@ -39,6 +39,7 @@ class StageInfo:
     off: str
     first: int  #: the step before its first one: the graph that it met
     last: int
+    rule: Pattern = field(compare=False, repr=False)  #: the pattern itself, as it was: a user's may be redefined
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,13 @@ class Lowering:
     notes: tuple[str, ...]
     _snapshot: Callable[[Recipe, int | None], Program] = field(repr=False, compare=False)
     _programs: dict[int, Program] = field(default_factory=dict, repr=False, compare=False)
+    _memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def remember(self, key: Any, compute: Callable[[], Any]) -> Any:
+        """`compute()`, once per key: what is derived from this value, and costs."""
+        if key not in self._memo:
+            self._memo[key] = compute()
+        return self._memo[key]
 
     @property
     def program(self) -> Program:
@@ -87,7 +95,11 @@ class Lowering:
     @property
     def patterns(self) -> tuple[Pattern, ...]:
         """The patterns in the order of the stages."""
-        return tuple(REGISTRY.get(s.pattern) for s in self.stages)
+        return tuple(s.rule for s in self.stages)
+
+    def rule(self, pattern: str) -> Pattern | None:
+        """The pattern of that name as it was when this was lowered; None: it has no stage here."""
+        return next((s.rule for s in self.stages if s.pattern == pattern), None)
 
     def origin(self, node: str | Node) -> tuple[str, ...]:
         """The ids of the original nodes that `node` comes from. UnknownNameError: no such node."""
@@ -106,7 +118,17 @@ class Lowering:
 
     def verdicts_of(self, pattern: str) -> Iterator[Verdict]:
         """The verdicts of one pattern, in the order in which the anchors were met."""
-        return (v for v in self.verdicts.values() if v.pattern == pattern)
+        return iter(self.verdicts_by_anchor(pattern).values())
+
+    def verdicts_by_anchor(self, pattern: str) -> Mapping[str, Verdict]:
+        """The verdicts of one pattern by anchor id."""
+        return self.remember("verdicts", self._by_pattern).get(pattern, {})
+
+    def _by_pattern(self) -> dict[str, dict[str, Verdict]]:
+        found: dict[str, dict[str, Verdict]] = {}
+        for verdict in self.verdicts.values():
+            found.setdefault(verdict.pattern, {})[verdict.anchor] = verdict
+        return found
 
 
 @dataclass(slots=True)
@@ -187,7 +209,7 @@ class Lowerer:
             skips = tuple(s for s in recipe.skips if applies_to(s, pattern))
             off = switched_off(pattern, target, recipe)
             key = (
-                pattern.name, id(pattern), off, skips, tuple(names[place + 1 :]),
+                pattern.name, pattern, off, skips, tuple(names[place + 1 :]),
                 tuple(sorted(profile.items())), target.name, recipe.keep if pattern.kind != "fusion" else None,
             )  # fmt: skip
             plan.append((pattern, key, off, skips, order[place + 1 :]))
@@ -219,7 +241,7 @@ class Lowerer:
         except BaseException:
             self.editor.undo_to(entry)
             raise
-        info = StageInfo(pattern.name, off, entry[1], self.editor.step)
+        info = StageInfo(pattern.name, off, entry[1], self.editor.step, pattern)
         self._stages.append(_Stage(key, info, result))
 
     def _snapshot(self, recipe: Recipe, step: int | None) -> Program:

@@ -144,14 +144,14 @@ class Pattern:
                 for condition in item.conditions:
                     yield condition, None
 
-    def count_conditions(self, ways: tuple[str, ...] = ()) -> int:
-        """How many conditions there are on the given ways."""
+    def count_conditions(self, ways: tuple[str, ...] = (), parts: frozenset[str] = frozenset()) -> int:
+        """How many conditions there are: the required ones, those on the given ways, those of the given optional parts."""
         counts = type(self).__dict__.get("_counts")
         if counts is None:
             counts = type(self)._counts = {}
-        if ways not in counts:
-            counts[ways] = sum(1 for _ in self.condition_rows(ways))
-        return counts[ways]
+        if (ways, parts) not in counts:
+            counts[ways, parts] = sum(1 for _, part in self.condition_rows(ways) if part is None or part in parts)
+        return counts[ways, parts]
 
     def declared(self) -> dict[str, str | None]:
         """Every condition name, the engine's included, with the optional part that it belongs to."""
@@ -164,7 +164,7 @@ class Pattern:
         return cached
 
     _declared: ClassVar[dict[str, str | None] | None] = None
-    _counts: ClassVar[dict[tuple[str, ...], int] | None] = None
+    _counts: ClassVar[dict[tuple[tuple[str, ...], frozenset[str]], int] | None] = None
 
     def says(self, name: str) -> str:
         """What the condition `name` says to a reader."""

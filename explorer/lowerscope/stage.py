@@ -231,10 +231,9 @@ class Stage:
         origins: tuple[str, ...] | None = None,
     ) -> Verdict:
         nodes = tuple(dict.fromkeys(found.record.touched))
-        total = pattern.count_conditions(tuple(found.record.ways))
         return Verdict(
             pattern.name, anchor, outcome, reason, found.record, nodes,
-            self._origins(nodes) if origins is None else origins, self.result.entry[1], total, step, by,
+            self._origins(nodes) if origins is None else origins, self.result.entry[1], pattern, step, by,
         )  # fmt: skip
 
     def _origins(self, nodes: Iterable[str]) -> tuple[str, ...]:

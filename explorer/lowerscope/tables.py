@@ -7,9 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from lowerscope.explain import plain
 from lowerscope.lowering import Lowering
-from lowerscope.pattern import REGISTRY
+from lowerscope.sentences import difference, plain
 from lowerscope.verdict import Outcome, Verdict
 
 _COUNTED = {
@@ -32,7 +31,7 @@ def patterns_frame(lowering: Lowering) -> pd.DataFrame:
     counts = counted(lowering)
     rows = []
     for stage in lowering.stages:
-        pattern = REGISTRY.get(stage.pattern)
+        pattern = stage.rule
         row: dict[str, Any] = {"kind": str(pattern.kind), "enabled": not stage.off}
         row.update({name: counts[stage.pattern, outcome] for name, outcome in _COUNTED.items()})
         row["note"] = stage.off
@@ -65,7 +64,7 @@ def near_misses_frame(lowering: Lowering, pattern: str | None = None) -> pd.Data
 def reasons_frame(lowering: Lowering, pattern: str | None = None) -> pd.DataFrame:
     """The near misses grouped by reason, the largest group first.
 
-    Columns: count, pattern, condition, sentence ("14 aten.convolution: not so that the batch size is 1 (8; expected 1)"), anchors.
+    Columns: count, pattern, condition, sentence ("14 aten.convolution: the batch size is 8, expected 1"), anchors.
     """
     groups: dict[tuple[str, str, str, str], list[Verdict]] = {}
     for verdict in lowering.verdicts.values():
@@ -74,18 +73,16 @@ def reasons_frame(lowering: Lowering, pattern: str | None = None) -> pd.DataFram
             key = (verdict.pattern, failure.name, plain(failure.actual, " and "), plain(failure.expected))
             groups.setdefault(_blurred(key, failure.actual), []).append(verdict)
     rows = []
-    for (name, condition, actual, expected), members in groups.items():
-        says = REGISTRY.get(name).says(condition)
-        facts = "; ".join(
-            f for f in (f"is {actual}" if actual else "", f"expected {expected}" if expected else "") if f
-        )
-        subject = _subject(lowering, members)
+    for (name, condition, actual, _), members in groups.items():
+        missed = members[0].record.failure()
+        assert missed is not None
+        sentence = difference(members[0].rule.says(condition), actual, missed.expected)
         rows.append(
             {
                 "count": len(members),
                 "pattern": name,
                 "condition": condition,
-                "sentence": f"{len(members)} {subject}: not so that {says}" + (f" ({facts})" if facts else ""),
+                "sentence": f"{len(members)} {_subject(lowering, members)}: {sentence}",
                 "anchors": [v.anchor for v in members],
             }
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from lowerscope.check import Record, Status
-from lowerscope.explain import failure_sentence
-from lowerscope.pattern import REGISTRY
+from lowerscope.pattern import Pattern
+from lowerscope.sentences import failure_sentence
 
 
 class Outcome(StrEnum):
@@ -30,8 +30,8 @@ class Verdict:
 
     nodes: of a match the nodes it takes, of a miss those it had accepted so far (ids). origins: the original nodes those
     come from. said: why, where it is no condition that failed. record: the conditions as they were met. step: the step
-    that applied it. by: (pattern, anchor) of the match that took its nodes. total: how many conditions there are on the
-    way that was taken.
+    that applied it. by: (pattern, anchor) of the match that took its nodes. rule: the pattern itself, as it was: one of
+    the user's may have been redefined since.
     """
 
     pattern: str
@@ -42,7 +42,7 @@ class Verdict:
     nodes: tuple[str, ...]
     origins: tuple[str, ...]
     met_at: int
-    total: int
+    rule: Pattern = field(compare=False, repr=False)
     step: int | None = None
     by: tuple[str, str] | None = None
 
@@ -54,12 +54,18 @@ class Verdict:
             return self.said
         if failure.name == "not_skipped":
             return str(failure.actual)
-        return failure_sentence(REGISTRY.get(self.pattern), failure)
+        return failure_sentence(self.rule.says(failure.name), failure)
 
     @property
     def passed(self) -> int:
         """How many conditions held."""
         return self.record.passed()
+
+    @property
+    def total(self) -> int:
+        """How many conditions there are on the path taken: those of an optional part that was not tried do not count."""
+        tried = frozenset(e.part for e in self.record.entries if e.part is not None)
+        return self.rule.count_conditions(tuple(self.record.ways), tried) + len(self.record.engine_names())
 
     @property
     def failed(self) -> str | None:

@@ -7,15 +7,17 @@ from collections.abc import Iterable, Mapping
 
 from lowerscope.check import Record
 from lowerscope.explain import Explanation, explain
+from lowerscope.history import history
 from lowerscope.ledger import Ledger
 from lowerscope.lowering import Lowering
+from lowerscope.ops import display_name
 from lowerscope.pattern import REGISTRY, Pattern
 from lowerscope.verdict import Outcome, Verdict
 
 #: How far from a node its nearest anchor is looked for: a match of ours spans at most five nodes.
 _REACH = 4
 #: Which verdict speaks first when a node has had several lives.
-_RANK = {
+RANK = {
     Outcome.APPLIED: 0,
     Outcome.ERROR: 1,
     Outcome.DECLINED: 2,
@@ -36,47 +38,78 @@ def why_not(lowering: Lowering, pattern: str, node: str) -> Explanation:
 
     UnknownNameError: no such pattern, or no such node.
     """
-    found = REGISTRY.get(pattern)
     id = lowering.id(node)
-    return _answer(lowering, found, id, list(lowering.verdicts_of(pattern)))
+    return _answer(lowering, lowering.rule(pattern) or REGISTRY.get(pattern), id)
 
 
 def why_not_all(lowering: Lowering, node: str, patterns: Iterable[str] | None = None) -> list[Explanation]:
     """Explain every pattern of the target at `node`, in the order of the stages. UnknownNameError: no such node."""
     id = lowering.id(node)
     names = [s.pattern for s in lowering.stages] if patterns is None else list(patterns)
-    by_pattern: dict[str, list[Verdict]] = {name: [] for name in names}
-    for verdict in lowering.verdicts.values():
-        if verdict.pattern in by_pattern:
-            by_pattern[verdict.pattern].append(verdict)
-    return [_answer(lowering, REGISTRY.get(name), id, by_pattern[name]) for name in names]
+    return [_answer(lowering, lowering.rule(name) or REGISTRY.get(name), id) for name in names]
 
 
-def _answer(lowering: Lowering, pattern: Pattern, id: str, verdicts: list[Verdict]) -> Explanation:
-    by_anchor = {v.anchor: v for v in verdicts}
+def why_not_anywhere(lowering: Lowering, others: Mapping[str, Lowering], node: str) -> list[Explanation]:
+    """Explain every pattern of every target at `node` of `lowering`; of what a target says as `lowering` does, nothing.
+
+    others: lowerings of the same program by target. UnknownNameError: no such node.
+    """
+    id = lowering.id(node)
+    home = lowering.recipe.target
+    found = [_named(e, home) for e in why_not_all(lowering, id)]
+    said = {(e.pattern, e.verdict, e.reason) for e in found}
+    origins = lowering.origin(id)
+    for target, other in others.items():
+        known = [i for i in origins if i in other.ledger.records]
+        for stage in other.stages:
+            answers = [_answer(other, stage.rule, i) for i in known]
+            best = min(answers, key=lambda e: (RANK[Outcome(e.verdict)], -e.passed), default=None)
+            if best is not None and (best.pattern, best.verdict, best.reason) not in said:
+                said.add((best.pattern, best.verdict, best.reason))
+                found.append(_named(best, target))
+    return found
+
+
+def verdict_of(lowering: Lowering, pattern: str, node: str) -> Verdict:
+    """The verdict that `why_not` explains; of outcome NO_ANCHOR where no anchor is near."""
+    return _verdict(lowering, lowering.rule(pattern) or REGISTRY.get(pattern), lowering.id(node))
+
+
+def _named(explanation: Explanation, target: str) -> Explanation:
+    from dataclasses import replace
+
+    return replace(explanation, target=target)
+
+
+def _answer(lowering: Lowering, pattern: Pattern, id: str) -> Explanation:
+    verdict = _verdict(lowering, pattern, id)
+    return explain(verdict, id, history(lowering, verdict, id))
+
+
+def _verdict(lowering: Lowering, pattern: Pattern, id: str) -> Verdict:
+    by_anchor = lowering.verdicts_by_anchor(pattern.name)
     line = lowering.ledger.line(id)
     own = [by_anchor[i] for i in line if i in by_anchor]
     if own:
-        return explain(pattern, min(own, key=_first), id)
+        return min(own, key=_first)
     members = set(line)
-    holding = [v for v in verdicts if members.intersection(v.nodes) or members.intersection(v.origins)]
+    holding = [v for v in by_anchor.values() if not (members.isdisjoint(v.nodes) and members.isdisjoint(v.origins))]
     if holding:
-        return explain(pattern, min(holding, key=_first), id)
-    near = _nearest(lowering.ledger, line, by_anchor)
-    if near is not None:
-        return explain(pattern, near, id)
-    return explain(pattern, _no_anchor(lowering, pattern, id), id)
+        return min(holding, key=_first)
+    return _nearest(lowering.ledger, line, by_anchor) or _no_anchor(lowering, pattern, id)
 
 
 def _first(verdict: Verdict) -> tuple[int, int]:
-    return _RANK[verdict.outcome], -verdict.passed
+    return RANK[verdict.outcome], -verdict.passed
 
 
 def _nearest(ledger: Ledger, line: tuple[str, ...], by_anchor: Mapping[str, Verdict]) -> Verdict | None:
-    """The verdict at the nearest anchor, those upstream first: a match is anchored at its first node."""
+    """The verdict at the nearest anchor, those upstream first: a match is anchored at its first node.
+
+    A match that is applied counts when an optional part of it failed, which could have held the node.
+    """
     if not by_anchor:
         return None
-    into, out_of = ledger.neighbours()
     seen = set(line)
     queue = deque((id, 0) for id in line)
     best: tuple[int, int, int, Verdict] | None = None
@@ -84,16 +117,14 @@ def _nearest(ledger: Ledger, line: tuple[str, ...], by_anchor: Mapping[str, Verd
         id, distance = queue.popleft()
         if distance == _REACH or (best is not None and distance >= best[0]):
             break
-        sources = [edge.source for edge in into.get(id, ())]
-        readers = [edge.target for edge in out_of.get(id, ())]
-        for upstream, others in ((0, sources), (1, readers)):
+        for upstream, others in ((0, ledger.sources(id)), (1, ledger.readers(id))):
             for other in others:
                 if other in seen:
                     continue
                 seen.add(other)
                 queue.append((other, distance + 1))
                 verdict = by_anchor.get(other)
-                if verdict is not None and verdict.outcome is not Outcome.APPLIED:
+                if verdict is not None and (verdict.outcome is not Outcome.APPLIED or verdict.record.failure()):
                     candidate = (distance + 1, upstream, -verdict.passed, verdict)
                     if best is None or candidate[:3] < best[:3]:
                         best = candidate
@@ -102,15 +133,7 @@ def _nearest(ledger: Ledger, line: tuple[str, ...], by_anchor: Mapping[str, Verd
 
 def _no_anchor(lowering: Lowering, pattern: Pattern, id: str) -> Verdict:
     record = lowering.ledger.records[id]
-    target = getattr(record.target, "__name__", str(record.target))
-    return Verdict(
-        pattern.name,
-        id,
-        Outcome.NO_ANCHOR,
-        f"'{id}' ({target}) is no anchor of it, and none is within {_REACH} edges",
-        Record(),
-        (),
-        (id,),
-        record.born,
-        sum(1 for _ in pattern.condition_rows()),
-    )
+    what = display_name(record.target) if record.op == "call_function" else record.op
+    met_at = next((s.first for s in lowering.stages if s.pattern == pattern.name), len(lowering.steps))
+    reason = f"'{id}' ({what}) is no anchor of it, and none is within {_REACH} edges"
+    return Verdict(pattern.name, id, Outcome.NO_ANCHOR, reason, Record(), (), (id,), met_at, pattern)
