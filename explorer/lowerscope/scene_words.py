@@ -22,14 +22,17 @@ COLORS = 12
 
 
 class Palette:
-    """Which colour (0..11) a pattern has: its own from when it is first seen. Fusions choose first."""
+    """Which colour (0..11) a pattern has: its own from when it is first seen.
+
+    Of those first seen together the ones that bear upon the program choose first, and among them fusions.
+    """
 
     def __init__(self) -> None:
         self._colors: dict[str, int] = {}
 
-    def colors(self, patterns: tuple[Pattern, ...]) -> list[int]:
-        """The colours of `patterns`, in their order."""
-        for pattern in sorted(patterns, key=lambda p: p.kind != "fusion"):
+    def colors(self, patterns: tuple[Pattern, ...], busy: set[str]) -> list[int]:
+        """The colours of `patterns`, in their order. `busy`: names of those that take, or nearly take, something."""
+        for pattern in sorted(patterns, key=lambda p: (p.name not in busy, p.kind != "fusion")):
             self._colors.setdefault(pattern.name, len(self._colors) % COLORS)
         return [self._colors[pattern.name] for pattern in patterns]
 
@@ -40,8 +43,9 @@ def pattern_rows(lowering: Lowering, palette: Palette) -> list[dict[str, Any]]:
     refused = lowering.target.refused
     rows = []
     patterns = lowering.patterns
+    busy = {name for name, outcome in counts if outcome not in (Outcome.NOTHING_TO_FUSE, Outcome.NO_ANCHOR)}
     for number, (stage, pattern, color) in enumerate(
-        zip(lowering.stages, patterns, palette.colors(patterns), strict=True), 1
+        zip(lowering.stages, patterns, palette.colors(patterns, busy), strict=True), 1
     ):
         of = {outcome: counts[pattern.name, outcome] for outcome in Outcome}
         rows.append(

@@ -154,11 +154,12 @@ function nodeItems(row: number, scene: Scene, state: State, store: Store): Item[
   const id = nodes.id(row);
   const module = modules.path(nodes.module[row]);
   const matches: Item[] = [];
-  for (let match = 0; match < scene.matches.length && matches.length < 2; match++) {
+  for (let match = 0; match < scene.matches.length && matches.length < 3; match++) {
     if (
       scene.verdict(match) === "applied" &&
       (scene.matches.anchor[match] === row ||
         scene.matchMembers(match).includes(row) ||
+        scene.matchOrigins(match).includes(row) || // in Before a later pattern's match is seen by these
         scene.stepMade(scene.matches.step[match]).includes(row))
     )
       matches.push(...skipMatch(match, scene, store));
