@@ -18,6 +18,9 @@ from lowerscope.verdict import Verdict
 #: Makes the change; False when there is nothing to change here.
 Edit = Callable[[Editor, Verdict], bool]
 
+#: Ops that only look at a value, and give none.
+_ASSERTIONS = (aten._assert_tensor_metadata.default, aten._assert_async.msg)
+
 #: Of a value that more nodes read than this, no reader is singled out.
 _MOST_READERS = 4
 
@@ -57,6 +60,10 @@ def _for_entry(entry: Entry, verdict: Verdict, editor: Editor) -> Iterator[tuple
     if "user" in entry.name:
         for id in verdict.nodes:
             node = editor.nodes.get(id)
+            for reader in node.users if node is not None else ():
+                if reader.target in _ASSERTIONS:
+                    name = editor.id_of(reader)
+                    yield f"'{name}' ({display_name(reader.target)}) did not read '{id}'", _unread(name)
             if node is not None and _computed(node) and 1 < len(node.users) <= _MOST_READERS:
                 for reader in node.users:
                     name = editor.id_of(reader)
@@ -80,6 +87,17 @@ def _only_reader(id: str, reader: str) -> Edit:
         with editor.rewriting(Match(shared, (), shared)):
             copy = editor.insert_call(shared.target, shared.args, shared.kwargs, like=shared, val=value_of(shared))
             editor.replace(shared, copy, readers=others)
+            editor.finish(None)
+        return True
+
+    return edit
+
+
+def _unread(id: str) -> Edit:
+    def edit(editor: Editor, verdict: Verdict) -> bool:
+        """Let an assertion go."""
+        node = editor.nodes[id]
+        with editor.rewriting(Match(node, (node,), node)):
             editor.finish(None)
         return True
 

@@ -75,14 +75,15 @@ class Explanation:
     @property
     def headline(self) -> str:
         """The verdict in one line."""
+        name = f"{self.pattern} ({self.target})" if self.target else self.pattern
         if self.verdict == "applied":
-            return f"{self.pattern} is applied at {self.anchor} in step {self.step}"
+            return f"{name} is applied at {self.anchor} in step {self.step}"
         if self.verdict == "no anchor":
-            return f"{self.pattern}: {self.reason}"
+            return f"{name}: {self.reason}"
         if self.verdict == "near miss":
             counted = f"{self.passed} of {self.total} conditions"
-            return f"{self.pattern} does not match at {self.anchor}: near miss, {counted}; {self.reason}"
-        return f"{self.pattern} at {self.anchor}: {self.verdict}" + (f"; {self.reason}" if self.reason else "")
+            return f"{name} does not match at {self.anchor}: near miss, {counted}; {self.reason}"
+        return f"{name} at {self.anchor}: {self.verdict}" + (f"; {self.reason}" if self.reason else "")
 
     def to_frame(self) -> pd.DataFrame:
         """A row per condition, indexed by its name: part, status, expected, actual, node, says, sentence."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Sequence
 
 import pandas as pd
@@ -16,7 +17,7 @@ class Explanations(Sequence[Explanation]):
 
     def __init__(self, explanations: Sequence[Explanation], outside: str | None = None) -> None:
         def rank(e: Explanation) -> tuple[int, float]:
-            return _RANK.index(e.verdict), -(e.passed / max(len(e.conditions), 1))
+            return _RANK.index(e.verdict), -(e.passed / max(e.total, 1))
 
         self._items = sorted(explanations, key=rank)
         self.outside = outside  #: why the target's backend does not take the node, if it does not
@@ -35,15 +36,16 @@ class Explanations(Sequence[Explanation]):
         return next(e for e in self._items if e.pattern == pattern)
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per pattern: verdict, passed, of, failed, fault, reason."""
+        """A row per pattern: verdict, passed, of, failed, fault, reason; target, when several were asked about."""
         rows = [
             {
                 "verdict": e.verdict,
                 "passed": e.passed,
-                "of": len(e.conditions),
+                "of": e.total,
                 "failed": e.failed.name if e.failed else "",
                 "fault": (e.failed.node or "") if e.failed else "",
                 "reason": e.reason,
+                **({"target": e.target} if e.target else {}),
             }
             for e in self._items
         ]
@@ -58,4 +60,5 @@ class Explanations(Sequence[Explanation]):
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return "".join(e._repr_html_() for e in self._items)
+        outside = f"<p>outside the delegate: {html.escape(self.outside)}</p>" if self.outside else ""
+        return "".join(e._repr_html_() for e in self._items) + outside

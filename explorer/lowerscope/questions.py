@@ -10,10 +10,13 @@ from torch.fx import Node
 
 from lowerscope import tables, why
 from lowerscope.conflicts import conflicts_frame
-from lowerscope.errors import RecipeError
+from lowerscope.errors import RecipeError, unknown
 from lowerscope.explain import Explanation
 from lowerscope.explanations import Explanations
-from lowerscope.lowering import Lowering
+from lowerscope.lowering import Lowerer, Lowering
+from lowerscope.pattern import REGISTRY
+from lowerscope.recipe import Recipe
+from lowerscope.target import TARGETS
 from lowerscope.verdict import Outcome
 from lowerscope.what_if import Suggestion, what_if
 
@@ -23,6 +26,10 @@ if TYPE_CHECKING:
 
 class Questions:
     """What a session answers about its lowering as it is."""
+
+    _elsewhere: dict[str, tuple[Any, Lowering]] | None = (
+        None  #: lowerings for other targets, and what they were made of
+    )
 
     @property
     def lowering(self) -> Lowering:
@@ -49,16 +56,28 @@ class Questions:
         """The near misses grouped by reason, the largest group first: count, pattern, condition, sentence, anchors."""
         return tables.reasons_frame(self.lowering, self._one(pattern))
 
-    def why_not(self, pattern: str | None = None, node: str | Node | None = None) -> Explanation | Explanations:
+    def why_not(
+        self,
+        pattern: str | None = None,
+        node: str | Node | None = None,
+        *,
+        targets: str | Iterable[str] | None = None,
+    ) -> Explanation | Explanations:
         """Why `pattern` did or did not match at `node` (of any stage): verdict and every condition.
 
-        Without `pattern`: all patterns of the target at `node`, those that came nearest first. UnknownNameError: there
-        is no such pattern or node.
+        Without `pattern`: all patterns of the target at `node`, those that came nearest first; with `targets="all"`, or
+        names of some, theirs too, each lowered by its defaults. UnknownNameError: there is no such pattern, node or
+        target. RecipeError: no node is given, or `targets` beside a pattern.
         """
         if node is None:
             raise RecipeError("why_not is asked of a node: give node=, such as an anchor that session.matches() lists")
         if pattern is None:
-            return Explanations(why.why_not_all(self.lowering, name_of(node)))
+            lowering, name = self.lowering, name_of(node)
+            if targets is None:
+                return Explanations(why.why_not_all(lowering, name))
+            return Explanations(why.why_not_anywhere(lowering, self._lowered_for(targets), name))
+        if targets is not None:
+            raise RecipeError("targets= is for all patterns at a node: leave out the pattern, or set_target first")
         self.known_patterns([pattern])
         return why.why_not(self.lowering, pattern, name_of(node))
 
@@ -105,6 +124,20 @@ class Questions:
         from lowerscope.draw import to_graphviz
 
         return to_graphviz(self.lowering, step)
+
+    def _lowered_for(self, targets: str | Iterable[str]) -> dict[str, Lowering]:
+        """The program lowered for other targets by their defaults, each once."""
+        here = self.lowering
+        names = list(TARGETS) if targets == "all" else [targets] if isinstance(targets, str) else list(targets)
+        known = self._elsewhere = self._elsewhere or {}
+        skips = tuple(s for s in here.recipe.skips if s.pattern is None)
+        for name in names:
+            if name not in TARGETS:
+                raise unknown("target", name, TARGETS)
+            made_of = (REGISTRY.version, skips)
+            if name != here.recipe.target and (name not in known or known[name][0] != made_of):
+                known[name] = (made_of, Lowerer(here.source).lower(Recipe(name, skips=skips)))
+        return {name: known[name][1] for name in names if name != here.recipe.target}
 
     def _one(self, pattern: str | None) -> str | None:
         return None if pattern is None else self.known_patterns([pattern])[0]

@@ -79,6 +79,8 @@ class Stage:
     def _find(self, pattern: Pattern, anchor: Node) -> _Found:
         check = Check(pattern.declared(), self.editor)
         try:
+            if pattern.yours:
+                pattern.is_anchor(anchor)  # what it raised when anchors were listed is told here
             check.not_skipped(anchor)
             check.touch(anchor)
             match = pattern.match(anchor, check)
@@ -157,13 +159,10 @@ class Stage:
         shadowed = self._would_lose(match)
         if self._pending and len(nodes) > 1:
             self._note_rivals(match)
-        sentence, module, output = (
-            pattern.sentence(match),
-            common_module(editor, match.nodes),
-            editor.id_of(match.output),
-        )
+        module, output = common_module(editor, match.nodes), editor.id_of(match.output)
         mark, origins = editor.mark(), self._origins(nodes)
         try:
+            sentence = pattern.sentence(match)
             with editor.rewriting(match):
                 replacement = pattern.rewrite(match, editor)
                 if not isinstance(replacement, Declined):
@@ -191,7 +190,7 @@ class Stage:
         lost = []
         for node in match.nodes:
             for other in self._later.get(node.target, ()):
-                if other.is_anchor(node):
+                if _may_start(other, node):
                     found = self._find(other, node)
                     anchor = self.editor.id_of(node)
                     by = (self.pattern.name, self.editor.id_of(match.anchor))
@@ -254,18 +253,28 @@ def anchors_of(pattern: Pattern, editor: Editor) -> list[Node]:
         return list(listed)
     for graph in editor.graphs.values():
         if pattern.anchors is ANY:
-            found += [n for n in graph.nodes if n.op == "call_function" and pattern.is_anchor(n)]
+            found += [n for n in graph.nodes if n.op == "call_function" and _may_start(pattern, n)]
             continue
         here = [
             n for target in pattern.anchors for n in graph.find_nodes(op="call_function", target=target, sort=False)
         ]
-        found += sorted(n for n in here if pattern.is_anchor(n))
+        found += sorted(n for n in here if _may_start(pattern, n))
     return found
+
+
+def _may_start(pattern: Pattern, node: Node) -> bool:
+    """`is_anchor`; a node at which a user's pattern raises counts, so that its verdict says so."""
+    try:
+        return pattern.is_anchor(node)
+    except Exception:
+        if not pattern.yours:
+            raise
+        return True
 
 
 def is_anchor(pattern: Pattern, node: Node) -> bool:
     """Whether `pattern` may start at `node`."""
-    return (pattern.anchors is ANY or node.target in pattern.anchors) and pattern.is_anchor(node)
+    return (pattern.anchors is ANY or node.target in pattern.anchors) and _may_start(pattern, node)
 
 
 def common_module(editor: Editor, nodes: Sequence[Node]) -> str:
@@ -310,7 +319,7 @@ def _path_back(leaving: Sequence[Node], taken: set[Node], output: Node) -> Node 
 def _place_of(error: BaseException) -> str:
     """An exception in a pattern as one sentence: what, and the line of the pattern where it arose."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.name in ("match", "rewrite")] or frames
+    own = [f for f in frames if f.name in ("match", "rewrite", "is_anchor", "sentence")] or frames
     place = own[-1] if own else None
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     where = f" at line {place.lineno} of {place.filename.rpartition('/')[2]}: {place.line}" if place else ""

@@ -12,17 +12,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lowerscope import edits
-from lowerscope.explain import Explanation
+from lowerscope.errors import LowerscopeError, MeasureError
+from lowerscope.history import decomposed_from
 from lowerscope.lowering import Lowerer, Lowering
+from lowerscope.measure.counts import op_name
 from lowerscope.measure.parity import parity
-from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.snapshot import take_snapshot
 from lowerscope.stage import Stage
 from lowerscope.target import target_of
 from lowerscope.verdict import Outcome, Verdict
-from lowerscope.why import why_not
+from lowerscope.why import verdict_of
 
 _WOULD = (Outcome.APPLIED, Outcome.DISABLED)
 
@@ -42,11 +43,8 @@ class Suggestion:
 
     def __str__(self) -> str:
         numbers = {True: "same numbers", False: "other numbers", None: "numbers not measured"}[self.same]
-        return (
-            f"would match if {self.says} ({numbers}: {self.parity})"
-            if self.parity
-            else f"would match if {self.says} ({numbers})"
-        )
+        told = f": {self.parity}" if self.parity and self.same is not True else ""
+        return f"would match if {self.says} ({numbers}{told})"
 
 
 def what_if(lowering: Lowering, pattern: str, node: str, polled: Callable[[], None] = lambda: None) -> list[Suggestion]:
@@ -54,31 +52,26 @@ def what_if(lowering: Lowering, pattern: str, node: str, polled: Callable[[], No
 
     `polled` is called between trials; what it raises ends the search. UnknownNameError: no such pattern or node.
     """
-    explanation = why_not(lowering, pattern, node)
-    if explanation.verdict == "applied" or explanation.anchor is None:
-        return []
-    verdict = lowering.verdicts.get((pattern, explanation.anchor))
-    if verdict is None:
+    verdict = verdict_of(lowering, pattern, node)
+    if verdict.outcome is Outcome.APPLIED:
         return []
     found: list[Suggestion] = []
-    for suggestion in _tried(lowering, explanation, verdict, polled):
+    for suggestion in _tried(lowering, node, verdict, polled):
         if all(s.says != suggestion.says for s in found):
             found.append(suggestion)
     order = {True: 0, None: 1, False: 2}
     return sorted(found, key=lambda s: (order[s.same], s.recipe is None))
 
 
-def _tried(
-    lowering: Lowering, explanation: Explanation, verdict: Verdict, polled: Callable[[], None]
-) -> Iterator[Suggestion]:
+def _tried(lowering: Lowering, node: str, verdict: Verdict, polled: Callable[[], None]) -> Iterator[Suggestion]:
     lowerer = Lowerer(lowering.source)
-    for says, recipe in _recipes(lowering, verdict):
+    for says, recipe in _recipes(lowering, node, verdict):
         polled()
-        suggestion = _try_recipe(lowerer, lowering, verdict, says, recipe)
+        suggestion = _try_recipe(lowerer, lowering, verdict, says, recipe, polled)
         if suggestion is not None:
             yield suggestion
     if verdict.outcome in (Outcome.NEAR_MISS, Outcome.NOTHING_TO_FUSE):
-        lowerer.lower(lowering.recipe)
+        lowerer.lower(lowering.recipe, polled)
         for says, edit in list(edits.for_failure(verdict, lowerer.editor_before(verdict.pattern))):
             polled()
             suggestion = _try_edit(lowerer, lowering, verdict, says, edit)
@@ -87,7 +80,7 @@ def _tried(
 
 
 # ---------------------------------------------------------------- changes of the recipe
-def _recipes(lowering: Lowering, verdict: Verdict) -> Iterator[tuple[str, Recipe]]:
+def _recipes(lowering: Lowering, node: str, verdict: Verdict) -> Iterator[tuple[str, Recipe]]:
     recipe, name = lowering.recipe, verdict.pattern
     if verdict.outcome is Outcome.DISABLED:
         yield f"{name} is on", recipe.enable(name)
@@ -103,23 +96,24 @@ def _recipes(lowering: Lowering, verdict: Verdict) -> Iterator[tuple[str, Recipe
             yield f"{winner} is off", recipe.disable(winner)
             if winner != name:
                 yield f"{name} runs before {winner}", recipe.insert(name, before=winner)
-        else:
-            for op in _ops(lowering, verdict):
-                yield f"core_aten keeps {op}", replace(recipe, keep=recipe.keep | {op})
+    for op in _decomposed(lowering, node, verdict):
+        yield f"core_aten keeps {op} whole", replace(recipe, keep=recipe.keep | {op})
     failure = verdict.record.failure()
     if failure is not None:
         for says, fields in _profiles(lowering, failure.actual):
             yield says, recipe.with_profile(**fields)
 
 
-def _ops(lowering: Lowering, verdict: Verdict) -> list[str]:
-    from lowerscope.measure.counts import op_name
-
-    records = lowering.ledger.records
-    names = (
-        op_name(records[id].target) for id in (verdict.anchor, *verdict.nodes) if records[id].op == "call_function"
-    )
-    return list(dict.fromkeys(names))
+def _decomposed(lowering: Lowering, node: str, verdict: Verdict) -> list[str]:
+    """The ops that core_aten took apart, of which the asked node, the one at fault or one beside the match is a part."""
+    ledger = lowering.ledger
+    around = [verdict.fault, *verdict.nodes, *(r for id in verdict.nodes for r in ledger.readers(id))]
+    steps = [source[1] for id in around if id is not None and (source := decomposed_from(lowering, id)) is not None]
+    taken = (node, *ledger.origin(node), *([verdict.anchor] if verdict.by is not None else []))
+    died = [ledger.records[id].died for id in taken]
+    steps += [lowering.steps[d - 1] for d in died if d]
+    anchors = [s.anchor for s in steps if s.pattern == "core_aten"]
+    return list(dict.fromkeys(op_name(ledger.records[id].target) for id in anchors))
 
 
 def _profiles(lowering: Lowering, actual: Any) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -144,19 +138,17 @@ def _profiles(lowering: Lowering, actual: Any) -> Iterator[tuple[str, dict[str, 
 _MOST_DEVICES = 40
 
 
-def _try_recipe(lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str, recipe: Recipe) -> Suggestion | None:
-    from lowerscope.errors import LowerscopeError
-
+def _try_recipe(
+    lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str, recipe: Recipe, polled: Callable[[], None]
+) -> Suggestion | None:
     try:
-        tried = lowerer.lower(recipe)
-    except (
-        LowerscopeError
-    ):  # an order that a constraint forbids, or what the target refuses: no way out, so no proposal
+        tried = lowerer.lower(recipe, polled)
+    except LowerscopeError:  # an order that a constraint forbids, or what the target refuses: no way out, no proposal
         return None
-    wanted = set(verdict.origins) or {verdict.anchor}
-    anchor_origin = set(lowering.ledger.origin(verdict.anchor))
+    wanted = set(lowering.ledger.origin(verdict.anchor))
+    applied = {v.origins for v in lowering.verdicts_of(verdict.pattern) if v.outcome is Outcome.APPLIED}
     for other in tried.verdicts_of(verdict.pattern):
-        if other.outcome is Outcome.APPLIED and (anchor_origin & set(other.origins) or wanted & set(other.origins)):
+        if other.outcome is Outcome.APPLIED and wanted & set(other.origins) and other.origins not in applied:
             same, words = _numbers(lowering.source, tried.program)
             return Suggestion(says, same, words, recipe)
     return None
@@ -171,8 +163,7 @@ def _try_edit(lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str,
     try:
         if verdict.anchor not in editor.nodes or not edit(editor, verdict):
             return None
-        pattern = REGISTRY.get(verdict.pattern)
-        result = Stage(editor, pattern).run()
+        result = Stage(editor, verdict.rule).run()
         after = result.verdicts.get((verdict.pattern, verdict.anchor))
         if after is None or after.outcome not in _WOULD:
             return None
@@ -185,8 +176,6 @@ def _try_edit(lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str,
 
 
 def _numbers(before: Program, after: Program) -> tuple[bool | None, str]:
-    from lowerscope.errors import MeasureError
-
     try:
         report = parity(before, after, oracle=False)
     except MeasureError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from lowerscope.check import Record
 from lowerscope.explain import Explanation, explain
@@ -76,8 +77,6 @@ def verdict_of(lowering: Lowering, pattern: str, node: str) -> Verdict:
 
 
 def _named(explanation: Explanation, target: str) -> Explanation:
-    from dataclasses import replace
-
     return replace(explanation, target=target)
 
 

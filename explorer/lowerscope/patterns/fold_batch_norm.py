@@ -66,7 +66,7 @@ class FoldBatchNorm(Pattern):
             "not_transposed", not declines, at=conv, expected="no transposed convolution on qnn",
             actual="transposed" if spec.transposed else "not transposed",
         )  # fmt: skip
-        check.one_user("one_user", conv)
+        check.one_user("one_user", conv, wanted=anchor)
         parts = _outputs(anchor)
         others = [p for p in parts if p is not parts[0]] if parts and parts[0].args[1] == 0 else list(parts)
         single = isinstance(anchor.meta.get("val"), torch.Tensor)
