@@ -6,6 +6,7 @@ edges from there start at it. Constants are pills beside their first reader and 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,8 @@ from lowerscope.scene_nodes import NodeTable
 from lowerscope.verdict import Step
 
 CLOSED_HEIGHT = 32.0
-PILL_HEIGHT, PILL_MAX, PILL_GAP = 16.0, 64.0, 6.0
+PILL_HEIGHT, PILL_MIN, PILL_MAX, PILL_GAP = 16.0, 18.0, 64.0, 4.0
+_FREE = 200.0  # px beside the last box of a row
 _CHAR = 7.0
 _KEPT = 8  # layouts: opening a module and closing it again costs nothing
 
@@ -179,22 +181,26 @@ def _pills(
     routes: list[tuple[int, ...]],
     points: list[np.ndarray],
 ) -> None:
-    """Put each constant beside the first visible node that reads it, right and left in turn, and draw its edges."""
+    """Put each constant beside the first visible node that reads it, on the side with more room, and draw its edges."""
     readers: dict[int, list[int]] = {}
     is_side = np.zeros(len(nodes), bool)
     is_side[side] = True
     wanted = np.flatnonzero(is_side[table.edges["src"]] & visible[table.edges["dst"]])
     for edge in wanted[np.argsort(table.edges["born"][wanted], kind="stable")].tolist():
         readers.setdefault(int(table.edges["src"][edge]), []).append(edge)
-    beside: dict[tuple[float, float], int] = {}
+    beside: dict[tuple[float, float], list[int]] = {}
+    rows = _rows(nodes[visible])
     count = sum(len(p) for p in points)
     for constant, edges in readers.items():
         reader = int(table.edges["dst"][edges[0]])
         x, y, w, h = nodes[reader].tolist()
-        turn = beside[x, y] = beside.get((x, y), -1) + 1
-        width = min(PILL_MAX, float(table.columns["width"][constant]))
-        top = y + h / 2 - PILL_HEIGHT / 2 + (turn // 2) * (PILL_HEIGHT + 2)
-        left = x + w + PILL_GAP if turn % 2 == 0 else x - PILL_GAP - width
+        room = _room(rows[y], x, w)
+        taken = beside.setdefault((x, y), [0, 0])
+        at = min((0, 1), key=lambda s: (taken[s] * PILL_MIN * 2 - room[s], s))
+        width = min(PILL_MAX, float(table.columns["width"][constant]), max(PILL_MIN, room[at] - 2 * PILL_GAP))
+        top = y + h / 2 - PILL_HEIGHT / 2 + taken[at] * (PILL_HEIGHT + 2)
+        taken[at] += 1
+        left = x + w + PILL_GAP if at else x - PILL_GAP - width
         nodes[constant] = (left, top, width, PILL_HEIGHT)
         for edge in edges:
             target = int(table.edges["dst"][edge])
@@ -204,6 +210,24 @@ def _pills(
             routes.append((constant, 0, target, 0, born, died, count, len(line), int(not near), edge))
             points.append(line)
             count += len(line)
+
+
+def _rows(boxes: np.ndarray) -> dict[float, list[tuple[float, float]]]:
+    """By the upper edge of a row of boxes, where each begins and ends, from left to right."""
+    rows: dict[float, list[tuple[float, float]]] = {}
+    for x, y, w, _ in dict.fromkeys(map(tuple, boxes.tolist())):
+        rows.setdefault(y, []).append((x, x + w))
+    for row in rows.values():
+        row.sort()
+    return rows
+
+
+def _room(row: list[tuple[float, float]], x: float, w: float) -> tuple[float, float]:
+    """How far it is from a box to the next one of its row, to the left and to the right."""
+    place = bisect_left(row, (x, x + w))
+    left = x - row[place - 1][1] if place > 0 else _FREE
+    right = row[place + 1][0] - x - w if place + 1 < len(row) else _FREE
+    return left, right
 
 
 def _side_line(pill: np.ndarray, node: np.ndarray, near: bool) -> np.ndarray:
