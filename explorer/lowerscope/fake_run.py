@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
+
+from lowerscope.errors import RewriteError
 
 
 class Undescribable(Exception):
@@ -38,7 +42,9 @@ class FakeRunner:
         except (Undescribable, TypeError):  # TypeError: an argument that cannot be hashed
             key = None
         values: Any = map_arg((tuple(args), dict(kwargs)), lambda n: n.meta.get("val"))
-        with self.mode, torch.no_grad():
+        # the dispatcher's own kernels read symbolic sizes as the numbers of the example; torch's Python ones do not
+        python = enable_python_dispatcher() if key is None else nullcontext()
+        with self.mode, python, torch.no_grad(), _sizes_kept(self.mode, target):
             result = target(*values[0], **values[1])
         if key is not None and not pytree.tree_any(is_symbolic, result):
             self._memo[key] = result
@@ -65,6 +71,33 @@ class FakeRunner:
                     value.shape, value.stride(), dtype=value.dtype, device=value.device
                 )
         return self._memo[key]
+
+
+@contextmanager
+def _sizes_kept(mode: FakeTensorMode, target: Any) -> Iterator[None]:
+    """Leave the program's symbols as they are. RewriteError: the call fixes one of them."""
+    env = mode.shape_env
+    if env is None:
+        yield
+        return
+    replacements, ranges, count = dict(env.replacements), dict(env.var_to_range), len(env.guards)
+    yield
+    if len(env.guards) == count:
+        return
+    fixed = [f"{symbol} = {value}" for symbol, value in env.replacements.items() if symbol not in replacements]
+    # what a kernel asked about a size (is it large enough for another algorithm?) says nothing about the program
+    del env.guards[count:]
+    env.replacements.clear()
+    env.replacements.update(replacements)
+    env.var_to_range.clear()
+    env.var_to_range.update(ranges)
+    env._replacements_version_counter += 1
+    env._update_version_counter()
+    if fixed:
+        raise RewriteError(
+            f"{target} with these arguments holds for {', '.join(fixed)} alone: "
+            "give it sizes that do not depend on the example's"
+        )
 
 
 def describe(value: Any) -> Any:
