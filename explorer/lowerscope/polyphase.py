@@ -89,11 +89,17 @@ def phase_weight(weight: torch.Tensor, phases: Sequence[Phase]) -> torch.Tensor:
     return (weight.unsqueeze(2) if len(phases) == 1 else weight).contiguous()
 
 
+def has_interleaving_op(spec: ConvSpec) -> bool:
+    """Whether XNNPACK has one operator for the interleave: two axes of equal strides. Otherwise it is a view."""
+    return spec.dims == 2 and spec.stride[0] == spec.stride[1]
+
+
 def interleave(value: Node, spec: ConvSpec, edit: Editor) -> Node:
     """[N, s^d C, *Q] with block-major channels (phase first) -> [N, C, *(s Q)]."""
-    if spec.dims == 2 and spec.stride[0] == spec.stride[1]:
+    if has_interleaving_op(spec):
         return edit.call(torch.ops.lowerscope_xnnpack.depth_to_space_2d.default, value, spec.stride[0])
-    batch, _, *lengths = shape_of(value) or ()
+    shape: tuple[Any, ...] = shape_of(value) or ()
+    batch, _, *lengths = shape
     strides, dims, channels = list(spec.stride), spec.dims, spec.out_channels
     split = edit.call(aten.view.default, value, _numbers([batch, *strides, channels, *lengths]))
     order = [0, 1 + dims, *(n for i in range(dims) for n in (2 + dims + i, 1 + i))]

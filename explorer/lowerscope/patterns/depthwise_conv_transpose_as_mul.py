@@ -46,7 +46,7 @@ class DepthwiseConvTransposeAsMul(Pattern):
         check.eq("no_output_padding", spec.output_padding, (0,), at=anchor)
         one_step = holds(spec.input_shape[2] == 1)
         check.that(
-            "no_overlap", spec.kernel == spec.stride or (one_step and spec.kernel[0] > spec.stride[0]), at=anchor,
+            "no_overlap", spec.kernel == spec.stride or one_step, at=anchor,
             expected=f"kernel {spec.stride[0]}, or one input step",
             actual=f"kernel {spec.kernel[0]}, stride {spec.stride[0]}, {spec.input_shape[2]} steps",
         )  # fmt: skip

@@ -17,7 +17,6 @@ from lowerscope.pattern import Declined, Kind, Match, Pattern, pattern
 @pattern(
     "xnnpack",
     after=["fold_constants", "fold_batch_norm", "depthwise_conv_transpose_as_mul"],
-    before=[],
     source="pytorch/executorch#25041",
 )
 class PolyphaseConvTranspose(Pattern):
@@ -32,14 +31,12 @@ class PolyphaseConvTranspose(Pattern):
     conditions = (
         Condition("transposed", "the convolution is transposed"),
         Condition("one_or_two_dimensional", "it is 1-D or 2-D"),
-        Condition("batched", "its input has a batch axis"),
         Condition("strided", "its stride is larger than 1 on some axis"),
         Condition("dilation_1", "its dilation is 1"),
         Condition("dense_or_depthwise", "it is dense (groups = 1) or depthwise (groups = input = output channels)"),
         Condition("constant_weight", "its weight is a constant"),
         Condition("constant_bias", "its bias is a constant or absent"),
-        Condition("sizes_known", "at most one of batch and spatial sizes is symbolic"),
-        Condition("long_enough", "the output is at least one stride long on every axis"),
+        Condition("sizes_known", "where the interleave is a view, at most one of batch and spatial sizes is symbolic"),
         Either("dense", Condition("kernel_multiple_of_stride", "the kernel is a multiple of the stride on every axis")),
         Either(
             "depthwise",
@@ -53,7 +50,6 @@ class PolyphaseConvTranspose(Pattern):
         spec = ConvSpec.of(anchor)
         check.eq("transposed", spec.transposed, True, at=anchor)
         check.one_of("one_or_two_dimensional", spec.dims, (1, 2), at=anchor)
-        check.that("batched", spec.batched, at=spec.input, expected=f"{spec.dims + 2} axes", actual=spec.input_shape)
         check.that("strided", any(s != 1 for s in spec.stride), at=anchor, expected="more than 1", actual=spec.stride)
         check.eq("dilation_1", spec.dilation, (1,) * spec.dims, at=anchor)
         depthwise = spec.groups == spec.in_channels == spec.out_channels
@@ -69,9 +65,9 @@ class PolyphaseConvTranspose(Pattern):
         sizes = (spec.batch, *spec.input_shape[2:])
         symbolic = [s for s in sizes if not isinstance(s, int)]
         check.that(
-            "sizes_known", len(symbolic) <= 1, at=spec.input, expected="at most 1", actual=[str(s) for s in symbolic]
-        )
-        check.at_most("long_enough", spec.stride, spec.output_shape[2:], at=anchor)
+            "sizes_known", len(symbolic) <= 1 or polyphase.has_interleaving_op(spec), at=spec.input,
+            expected="at most 1", actual=[str(s) for s in symbolic],
+        )  # fmt: skip
         multiple = all(k % s == 0 for k, s in zip(spec.kernel, spec.stride, strict=True))
         axes = polyphase.axes_of(spec)
         if spec.groups == 1 and (multiple or not depthwise):
@@ -157,10 +153,10 @@ def _depthwise(spec: ConvSpec, axes: list[polyphase.Axis], edit: Editor) -> Node
     if spec.dims == 1:  # XNNPACK's depthwise kernels are 2-D: one unsqueeze for all phases, one squeeze after the join
         source = edit.call(aten.unsqueeze.default, source, 2)
         frame = [polyphase.Axis.neutral(), *axes]
-    parts = []
-    for rows in frame[0].phases:
-        for columns in frame[1].phases:
-            parts.append(_phase(spec, source, rows, columns, edit))
+    padded: dict[tuple[int, ...], Node] = {}  # phases that need the same pads share one padded input
+    parts = [
+        _phase(spec, source, padded, rows, columns, edit) for rows in frame[0].phases for columns in frame[1].phases
+    ]
     joined = edit.call(aten.cat.default, parts, 1)
     if spec.dims == 1:
         joined = edit.call(aten.squeeze.dims, joined, [2])
@@ -170,7 +166,14 @@ def _depthwise(spec: ConvSpec, axes: list[polyphase.Axis], edit: Editor) -> Node
     return value
 
 
-def _phase(spec: ConvSpec, source: Node, rows: polyphase.Phase, columns: polyphase.Phase, edit: Editor) -> Node:
+def _phase(
+    spec: ConvSpec,
+    source: Node,
+    padded: dict[tuple[int, ...], Node],
+    rows: polyphase.Phase,
+    columns: polyphase.Phase,
+    edit: Editor,
+) -> Node:
     phases: tuple[polyphase.Phase, ...] = (rows, columns)
     taken = phases[2 - spec.dims :]
     key: Any = ("phase", tuple((p.first, p.taps, p.stride) for p in phases))
@@ -179,8 +182,10 @@ def _phase(spec: ConvSpec, source: Node, rows: polyphase.Phase, columns: polypha
     )
     pads = [(p.left, p.right) for p in phases]
     if any(left != right for left, right in pads):
-        source = edit.call(aten.constant_pad_nd.default, source, [n for pair in reversed(pads) for n in pair], 0.0)
-        pads = [(0, 0), (0, 0)]
+        around = tuple(n for pair in reversed(pads) for n in pair)
+        if around not in padded:
+            padded[around] = edit.call(aten.constant_pad_nd.default, source, list(around), 0.0)
+        source, pads = padded[around], [(0, 0), (0, 0)]
     return edit.call(
         aten.convolution.default, source, weight, spec.bias, [1, 1], [left for left, _ in pads], [1, 1], False, [0, 0],
         spec.groups, like=spec.node,
