@@ -145,7 +145,8 @@ class Explanation:
 def _line(row: ConditionRow) -> str:
     """A condition in one line of a terminal."""
     if row.sentence:
-        return f"{_SIGNS[row.status]} {row.sentence}  [{row.name}]"
+        at = f" @ {row.node}" if row.node else ""
+        return f"{_SIGNS[row.status]} {row.sentence}  [{row.name}{at}]"
     facts = f"  [{row.actual}]" if row.actual else ""
     return f"{_SIGNS[row.status]} {row.says}{facts}" + (f"  @ {row.node}" if row.node else "")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from lowerscope.explanations import Explanations
 from lowerscope.lowering import Lowerer, Lowering
 from lowerscope.pattern import REGISTRY
 from lowerscope.recipe import Recipe
+from lowerscope.reproduce import Reproduction, reproduce
 from lowerscope.target import TARGETS
 from lowerscope.verdict import Outcome
 from lowerscope.what_if import Suggestion, what_if
@@ -88,6 +90,15 @@ class Questions:
         """
         self.known_patterns([pattern])
         return what_if(self.lowering, pattern, name_of(node))
+
+    def reproduce(self, pattern: str, node: str | Node, folder: str | os.PathLike[str] | None = None) -> Reproduction:
+        """Cut the smallest program around what became of `pattern` at `node`; it shows the same verdict when lowered.
+
+        With `folder` it is saved there: a `.pt2`, and a script that prints the explanation and asserts the verdict.
+        UnknownNameError: no such pattern or node. LowerscopeError: there is nothing to show, or it cannot be written.
+        """
+        self.known_patterns([pattern])
+        return reproduce(self.lowering, pattern, name_of(node), folder)
 
     def conflicts(self) -> pd.DataFrame:
         """Matches that claim the same nodes: who won and why, what flips it, operators and parity either way."""
