@@ -26,10 +26,11 @@ from lowerscope.subgraph_constants import outer_operand
 
 @dataclass(frozen=True, slots=True)
 class NewConstant:
-    """A constant that a rewrite added: its placeholder, the one whose kind it has, where it is kept, and its tensor."""
+    """A constant that a rewrite added: its placeholder, the one whose kind it has (None: a lifted constant), where it is
+    kept, and its tensor."""
 
     name: str
-    like: str
+    like: str | None
     key: str
     tensor: torch.Tensor
 

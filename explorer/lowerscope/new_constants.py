@@ -20,18 +20,20 @@ class ConstantAdder(GraphState):
     """The part of an Editor that brings new constants into the program and its sub-graphs."""
 
     def constant(
-        self, tensor: torch.Tensor | Callable[[], torch.Tensor], like: Node, suffix: str, key: Any = None
+        self, tensor: torch.Tensor | Callable[[], torch.Tensor], like: Node | None, suffix: str, key: Any = None
     ) -> Node:
         """A new constant of the kind of `like` (a constant's placeholder), and its placeholder.
+
+        like None: one that comes from no other, such as a table of tanh; a lifted constant called `suffix`.
 
         `tensor` may be a function, called once for all times that the same `key` is asked for in this session. The same
         key within one lowering gives the same constant. For a match in a sub-graph it is brought in as an operand.
         RewriteError: `like` is no constant.
         """
-        anchor = self.constant_origin(like)
-        if not self.is_constant(anchor):
+        anchor = None if like is None else self.constant_origin(like)
+        if like is not None and anchor is not None and not self.is_constant(anchor):
             raise RewriteError(f"'{self.id_of(like)}' is no constant to make another one like")
-        full_key = (anchor.name, suffix, key)
+        full_key = (anchor and anchor.name, suffix, key)
         known = self._constants_by_key.get(full_key)
         if known is None:
             value = self.remember(full_key, tensor) if callable(tensor) else tensor
@@ -84,33 +86,44 @@ class ConstantAdder(GraphState):
         self._inner_constants[prefix, constant.name] = id
         self._journal.append(("inner", (prefix, constant.name), id))
 
-    def _add_constant(self, tensor: torch.Tensor, like: Node, suffix: str) -> str:
-        root = self._root_constant(like.name)
-        kind = self.program.constant_kind(root)
-        base = self.new_constants[like.name].key if like.name in self.new_constants else self.program.specs[root].target
-        key = self._fresh_key(f"{base}_{suffix}")
+    def _add_constant(self, tensor: torch.Tensor, like: Node | None, suffix: str) -> str:
+        root = None if like is None else self.root_constant(like.name)
+        kind = "constant" if root is None else self.program.constant_kind(root)
+        key = self._fresh_key(suffix if like is None else f"{self._key_of(like.name)}_{suffix}")
         name = self._fresh_name(self.graphs[""], _KIND_PREFIX[kind] + re.sub(r"\W", "_", key))
         value = torch.nn.Parameter(tensor, requires_grad=False) if kind == "parameter" else tensor
-        with like.graph.inserting_after(like):
-            node = like.graph.create_node("placeholder", name, (), {}, name=name)
+        graph = self.graphs[""]
+        with graph.inserting_after(like) if like is not None else graph.inserting_before(self._after_constants()):
+            node = graph.create_node("placeholder", name, (), {}, name=name)
         self.nodes[name] = node
         self._journal.append(("new", name))
-        node.meta.update({k: v for k, v in like.meta.items() if k in ("custom", "delegate_constant_tag")})
+        if like is not None:
+            node.meta.update({k: v for k, v in like.meta.items() if k in ("custom", "delegate_constant_tag")})
         node.meta["val"] = self._fake.from_tensor(value)
         self._write(node, born=self.step)
-        self.new_constants[name] = NewConstant(name, like.name, key, value)
+        self.new_constants[name] = NewConstant(name, None if like is None else like.name, key, value)
         self._journal.append(("constant", name))
-        self._relate_constant(name, like.name)
+        if like is not None:
+            self._relate_constant(name, like.name)
         return name
+
+    def _after_constants(self) -> Node:
+        """The first node behind the constants' placeholders, which export puts before the inputs'."""
+        return next(n for n in self.graphs[""].nodes if not self.is_constant(n) and n.name not in self.program.mutated)
+
+    def _key_of(self, name: str) -> str:
+        return self.new_constants[name].key if name in self.new_constants else self.program.specs[name].target or name
 
     def _relate_constant(self, made: str, source: str) -> None:
         self._set_kin(self.ledger.parents, made, (source,))
         self._set_kin(self.ledger.made, source, (*self.ledger.made.get(source, ()), made))
 
-    def _root_constant(self, name: str) -> str:
-        while name in self.new_constants:
-            name = self.new_constants[name].like
-        return name
+    def root_constant(self, name: str) -> str | None:
+        """The program's own constant that a constant is made like; None where it is like none."""
+        root: str | None = name
+        while root in self.new_constants:
+            root = self.new_constants[root].like
+        return root
 
     def _fresh_key(self, base: str) -> str:
         """A name under which neither the program nor a rewrite keeps a tensor yet."""

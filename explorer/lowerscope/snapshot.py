@@ -104,11 +104,10 @@ def _signature(editor: Editor, kept: set[str], graph: Graph) -> ExportGraphSigna
         if added is None:
             inputs.append(editor.program.specs[node.name])
             continue
-        like = added.like
-        while like in editor.new_constants:
-            like = editor.new_constants[like].like
-        spec = editor.program.specs[like]
-        inputs.append(InputSpec(spec.kind, TensorArgument(name=node.name), added.key, persistent=spec.persistent))
+        like = editor.root_constant(node.name)
+        spec = None if like is None else editor.program.specs[like]
+        kind, persistent = (spec.kind, spec.persistent) if spec is not None else (InputKind.CONSTANT_TENSOR, None)
+        inputs.append(InputSpec(kind, TensorArgument(name=node.name), added.key, persistent=persistent))
     returned = list(graph.output_node().args[0])  # type: ignore[arg-type]
     outputs = []
     for spec, value in zip(old.output_specs, returned, strict=True):
