@@ -130,7 +130,7 @@ export type Request = { id: number } & (
   | { type: "cancel"; what: "parity" | "latency" | "by_step" | "layout" }
   | { type: "selected"; nodes: string[] } // told, not asked: no reply
   | { type: "copy"; what: "python" | "json" | "compile_options" }
-  | { type: "export"; what: "svg" | "html" | "pt2" }
+  | { type: "export"; what: "svg" | "html" | "pt2"; step?: number } // step: of the picture
 );
 
 export type Reply =

@@ -118,7 +118,8 @@ export class RecipeActions extends BaseStore {
       if (blob !== undefined) offerBlob(blob, `${this.state.scene?.header.program.name ?? "graph"}.png`);
       return;
     }
-    const exported = await this.ask<Exported>({ type: "export", what }, "toolbar");
+    const step = what === "svg" ? { step: this.state.step } : {};
+    const exported = await this.ask<Exported>({ type: "export", what, ...step }, "toolbar");
     if (exported === null) return;
     if (exported.text !== "") offer(exported.text, exported.filename);
     this.say(exported.note);

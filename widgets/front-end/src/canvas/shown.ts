@@ -57,6 +57,17 @@ export class Shown {
       else if (change === Fate.added)
         for (let row = nodes.module[node]; row >= 0; row = modules.parent[row]) added[row]++;
     }
+    for (let row = 0; row < modules.length; row++) {
+      // A merged run's box stands for all of its members, which are the siblings that follow.
+      const run = modules.merged[row];
+      if (run < 2) continue;
+      const siblings = this.scene.childrenOf(modules.parent[row]);
+      const first = siblings.indexOf(row);
+      for (const member of siblings.slice(first + 1, first + run)) {
+        removed[row] += removed[member];
+        added[row] += added[member];
+      }
+    }
     return (this.#changes = { removed, added });
   }
 
