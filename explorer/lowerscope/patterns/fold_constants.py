@@ -11,6 +11,7 @@ from torch.fx.node import map_arg
 
 from lowerscope.arguments import shape_of, value_of
 from lowerscope.check import Check, Condition
+from lowerscope.decompose import QUANTIZATION
 from lowerscope.editor import Editor
 from lowerscope.ops import display_name
 from lowerscope.pattern import ANY, Declined, Kind, Match, Pattern, pattern
@@ -32,47 +33,58 @@ class FoldConstants(Pattern):
     conditions = (
         Condition("constant_inputs", "everything that it computes from is a constant"),
         Condition("pure", "the ops are deterministic and write nothing"),
+        Condition("not_quantized", "none of the ops quantizes or dequantizes: a quantized weight stays one"),
         Condition("one_tensor", "the result is one tensor"),
         Condition("not_huge", "the result is not huge"),
     )
     nothing_to_fuse = ("constant_inputs",)
 
     def anchors_in(self, editor: Editor) -> Iterable[Node]:
-        """The last call of every run that constants alone feed; found in one pass, since most calls are none."""
+        """The last call of every run that constants alone feed, and each call that ends one because it may not be folded.
+
+        Found in one pass, since most calls are none.
+        """
         for graph in editor.graphs.values():
             known: set[Node] = set()
+            found: list[Node] = []
             for node in graph.nodes:
-                inputs = node.all_input_nodes
-                if editor.is_constant(node) or (node.op == "call_function" and inputs and known.issuperset(inputs)):
+                if editor.is_constant(node):
                     known.add(node)
-            for node in graph.nodes:
-                if node in known and node.op == "call_function" and not known.issuperset(node.users):
-                    yield node
+                elif node.op == "call_function" and (inputs := node.all_input_nodes):
+                    written = [n for n in inputs if n.op == "placeholder" and editor.id_of(n) in editor.program.mutated]
+                    if not known.issuperset(n for n in inputs if n not in written):
+                        continue
+                    if not written and _fit(node):
+                        known.add(node)
+                    elif value_of(node) is not None:
+                        found.append(node)
+            ends = (n for n in known if n.op == "call_function")
+            found += [n for n in ends if not all(u in known or _leads_nowhere(u) for u in n.users)]
+            yield from sorted(found)
 
     def match(self, anchor: Node, check: Check) -> Match | None:
         computed: dict[Node, None] = {}
         varying = _walk(anchor, check, computed)
-        check.that("constant_inputs", varying is None, at=varying or anchor, expected="constants", actual=varying)
-        if all(_only_constants(user, check, computed) for user in anchor.users):
-            check.fail(
-                "constant_inputs", at=anchor, expected="a reader that needs the value", actual="part of a larger fold"
-            )
-        impure = next((n for n in computed if _impure(n)), None)
         check.that(
-            "pure",
-            impure is None,
-            at=impure or anchor,
-            expected="a pure op",
-            actual=impure and display_name(impure.target),
+            "constant_inputs", varying is None, at=varying or anchor, expected="constants",
+            actual="constants" if varying is None else f"{varying.name}, which the program writes to",
+        )  # fmt: skip
+        impure = next((n for n in computed if _impure(n)), None)
+        check.that("pure", impure is None, at=impure or anchor, expected="a pure op", actual=_called(impure))
+        quantizing = next((n for n in computed if _quantizes(n)), None)
+        check.that(
+            "not_quantized", quantizing is None, at=quantizing or anchor, expected="no quantization",
+            actual=_called(quantizing),
+        )  # fmt: skip
+        value = value_of(anchor)
+        check.that(
+            "one_tensor", isinstance(value, torch.Tensor), at=anchor, expected="a tensor", actual=type(value).__name__
         )
-        split = next((n for n in computed if not isinstance(value_of(n), torch.Tensor)), None)
-        check.that("one_tensor", split is None, at=split or anchor, expected="one tensor", actual=split)
-        size, sources = value_of(anchor).numel(), _sources(computed)
+        sources = _sources(computed)
         limit = max([_LARGEST, *(value_of(s).numel() for s in sources)])
-        check.at_most("not_huge", size, limit, at=anchor)
-        nodes = tuple(sorted(computed))
-        kept = tuple(n for n in nodes if n is anchor or all(u in computed for u in n.users))
-        return Match(anchor, kept, anchor, {"computed": nodes, "sources": sources})
+        check.at_most("not_huge", value.numel(), limit, at=anchor)
+        order = tuple(sorted(computed))
+        return Match(anchor, _taken(order, anchor), anchor, {"computed": order, "sources": sources})
 
     def rewrite(self, match: Match, edit: Editor) -> Node | Declined | None:
         order: tuple[Node, ...] = match["computed"]
@@ -103,11 +115,37 @@ def _walk(node: Node, check: Check, computed: dict[Node, None]) -> Node | None:
     return None
 
 
-def _only_constants(user: Node, check: Check, computed: dict[Node, None]) -> bool:
-    """Whether a reader of the anchor is itself a call on constants alone, and so the larger fold."""
-    if user.op != "call_function" or not isinstance(value_of(user), torch.Tensor) or _impure(user):
+def _taken(order: tuple[Node, ...], anchor: Node) -> tuple[Node, ...]:
+    """Of the calls that are computed, those that nothing outside reads, with the readers of theirs that lead nowhere."""
+    taken = {anchor}
+    for node in reversed(order):
+        unread = [u for u in node.users if _leads_nowhere(u)]
+        if node is anchor or all(u in taken or u in unread for u in node.users):
+            taken.update((node, *(unread if node is not anchor else ())))
+    return tuple(sorted(taken))
+
+
+def _leads_nowhere(node: Node) -> bool:
+    """Whether a call has no readers and no effect, like an unused part of a split or a check of a constant's dtype."""
+    return node.op == "call_function" and not node.users and not _impure(node)
+
+
+def _fit(node: Node) -> bool:
+    """Whether a call on constants may be part of a fold."""
+    value = value_of(node)
+    values = value if isinstance(value, (tuple, list)) else (value,)
+    if _impure(node) or _quantizes(node) or not all(isinstance(v, torch.Tensor) for v in values):
         return False
-    return all(n in computed or check.is_constant(n) for n in user.all_input_nodes)
+    sizes = [n.numel() for n in map(value_of, node.all_input_nodes) if isinstance(n, torch.Tensor)]
+    return all(v.numel() <= max([_LARGEST, *sizes]) for v in values)
+
+
+def _quantizes(node: Node) -> bool:
+    return getattr(node.target, "namespace", "") in QUANTIZATION
+
+
+def _called(node: Node | None) -> str | None:
+    return None if node is None else display_name(node.target)
 
 
 def _impure(node: Node) -> bool:
