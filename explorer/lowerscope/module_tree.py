@@ -39,10 +39,16 @@ class ModuleTree:
     higher-order op are in a box of the sub-graph's path.
     """
 
-    def __init__(self, records: Iterable[NodeRecord], operators: frozenset[str]) -> None:
-        """`operators`: ids of the nodes that are operators of the program before the first step."""
+    def __init__(
+        self,
+        records: Iterable[NodeRecord],
+        operators: frozenset[str],
+        shapes: dict[str, tuple[object, ...]] | None = None,
+    ) -> None:
+        """`operators`: ids of the nodes that are operators of the program before the first step. `shapes`: what an
+        earlier tree of this program has found out about which modules are alike, which no recipe changes."""
         records = list(records)
-        self._shapes: dict[int, tuple[object, ...]] = {}
+        self.shapes = {} if shapes is None else shapes
         types, home, around = _paths(records)
         size: Counter[str] = Counter()
         for path, count in Counter(home[r.id] for r in records if r.id in operators).items():
@@ -94,16 +100,16 @@ class ModuleTree:
         return out
 
     def _shape(self, row: int, records: Mapping[str, NodeRecord]) -> tuple[object, ...]:
-        if row in self._shapes:
-            return self._shapes[row]
         module = self.modules[row]
+        if module.path in self.shapes:
+            return self.shapes[module.path]
         own = tuple(
             op_name(records[id].target) if records[id].op == "call_function" else records[id].op
             for id in module.members
             if records[id].born == 0
         )
         below = tuple(self._shape(child, records) for child in module.children)
-        shape = self._shapes[row] = (module.type, own, below)
+        shape = self.shapes[module.path] = (module.type, own, below)
         return shape
 
 
