@@ -15,6 +15,7 @@ from lowerscope.arguments import value_of
 from lowerscope.check import Check, Condition
 from lowerscope.editor import Editor
 from lowerscope.errors import LowerscopeError, RecipeError
+from lowerscope.fake_run import sizes_kept
 from lowerscope.lowering import lower
 from lowerscope.ops import display_name
 from lowerscope.pattern import REGISTRY, Declined, Kind, Match, Pattern
@@ -88,7 +89,7 @@ class ExamplePattern(Pattern):
         bound: list[Any] = match["bound"]
         values = [value_of(b) if isinstance(b, Node) else b for b in bound]
         try:
-            with edit.fake_mode, torch.no_grad():
+            with edit.fake_mode, torch.no_grad(), sizes_kept(edit.fake_mode, self.name):
                 graph = make_fx(self.replacement, decomposition_table=decompose.table())(*values).graph
         except Exception as error:  # the user's function, on shapes it was not written for: said with its own words
             return Declined(f"the replacement does not run on these inputs: {type(error).__name__}: {error}")

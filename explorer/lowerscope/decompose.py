@@ -19,7 +19,8 @@ from torch.fx import Graph, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
-from lowerscope.fake_run import Undescribable, describe
+from lowerscope.errors import RewriteError
+from lowerscope.fake_run import Undescribable, describe, sizes_kept
 from lowerscope.ops import is_own
 
 
@@ -95,7 +96,11 @@ def _trace(node: Node, leaves: list[Any], values: list[Any], structure: Any) -> 
     with enable_python_dispatcher(), mode, torch.no_grad():
         # composite operators may choose by requires_grad, which the tensors of a run do not have
         inputs = [values[i].detach() if isinstance(values[i], torch.Tensor) else values[i] for i in places]
-        graph = make_fx(call, decomposition_table=table())(*inputs).graph
+        try:
+            with sizes_kept(mode, target):
+                graph = make_fx(call, decomposition_table=table())(*inputs).graph
+        except RewriteError:  # it would hold for the example's sizes alone
+            return None
     for lifted in graph.find_nodes(op="call_function", target=torch.ops.aten.lift_fresh_copy.default):
         lifted.target = torch.ops.aten.clone.default  # as functionalisation leaves it
     graph.eliminate_dead_code()

@@ -44,7 +44,7 @@ class FakeRunner:
         values: Any = map_arg((tuple(args), dict(kwargs)), lambda n: n.meta.get("val"))
         # the dispatcher's own kernels read symbolic sizes as the numbers of the example; torch's Python ones do not
         python = enable_python_dispatcher() if key is None else nullcontext()
-        with self.mode, python, torch.no_grad(), _sizes_kept(self.mode, target):
+        with self.mode, python, torch.no_grad(), sizes_kept(self.mode, target):
             result = target(*values[0], **values[1])
         if key is not None and not pytree.tree_any(is_symbolic, result):
             self._memo[key] = result
@@ -74,7 +74,7 @@ class FakeRunner:
 
 
 @contextmanager
-def _sizes_kept(mode: FakeTensorMode, target: Any) -> Iterator[None]:
+def sizes_kept(mode: FakeTensorMode, target: Any) -> Iterator[None]:
     """Leave the program's symbols as they are. RewriteError: the call fixes one of them."""
     env = mode.shape_env
     if env is None:

@@ -22,9 +22,9 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from lowerscope.editor import Editor
 from lowerscope.errors import LowerscopeError
 from lowerscope.graph_copy import copy_node, keep_name
-from lowerscope.ledger import sub_graph_paths
 from lowerscope.lowering import Lowering, lower
 from lowerscope.program import Program
 from lowerscope.verdict import Outcome, Verdict
@@ -98,30 +98,20 @@ def reproduce(lowering: Lowering, pattern: str, node: str, folder: Any = None) -
 # ---------------------------------------------------------------- what to cut out
 def _cuts(lowering: Lowering, verdict: Verdict) -> Iterator[Program]:
     """Ever larger pieces around the verdict; at last the whole program."""
-    source = lowering.source
-    graphs = dict(_graphs("", source.graph_module))
-    core = _core(lowering, verdict)
-    prefixes = {id[: len(id) - len(id.rpartition("/")[2])] for id in core}
-    if len(prefixes) == 1:
-        prefix = prefixes.pop()
-        nodes = {prefix + n.name: n for n in graphs[prefix].nodes}
-        kept = {nodes[id] for id in core if id in nodes and nodes[id].op == "call_function"}
-        before = -1
+    editor = Editor(lowering.source)
+    nodes = [editor.nodes[id] for id in _core(lowering, verdict) if id in editor.nodes]
+    calls = {n for n in nodes if n.op == "call_function"}
+    if len({n.graph for n in calls}) == 1:
+        kept, before = calls, -1
         for _ in range(_RINGS):
             kept = _closed(kept)
             if len(kept) != before:
                 before = len(kept)
-                cut = _cut(source, kept, prefix)
+                cut = _cut(editor, kept)
                 if cut is not None:
                     yield cut
             kept |= {n for k in kept for n in (*k.all_input_nodes, *k.users) if n.op == "call_function"}
-    yield source
-
-
-def _graphs(prefix: str, owner: GraphModule) -> Iterator[tuple[str, Graph]]:
-    yield prefix, owner.graph
-    for node, held in sub_graph_paths(owner.graph, owner):
-        yield from _graphs(f"{prefix}{node.target}/", held)
+    yield lowering.source
 
 
 def _core(lowering: Lowering, verdict: Verdict) -> set[str]:
@@ -149,9 +139,9 @@ def _closed(kept: set[Node]) -> set[Node]:
 
 
 # ---------------------------------------------------------------- cutting
-def _cut(source: Program, kept: set[Node], prefix: str) -> Program | None:
+def _cut(editor: Editor, kept: set[Node]) -> Program | None:
     """The kept nodes as a program of their own; None: something that they read can be no input (a sub-graph)."""
-    graph, root = Graph(), torch.nn.Module()
+    source, graph, root = editor.program, Graph(), torch.nn.Module()
     copies: dict[Node, Node] = {}
     specs: list[InputSpec] = []
     tensors: dict[str, torch.Tensor] = {}
@@ -159,7 +149,7 @@ def _cut(source: Program, kept: set[Node], prefix: str) -> Program | None:
     inputs = list(dict.fromkeys(n for node in order for n in node.all_input_nodes if n not in kept))
     if any(not isinstance(n.meta.get("val"), torch.Tensor) for n in inputs):
         return None
-    constants = {n for n in inputs if not prefix and n.name in source.constants and n.name not in source.mutated}
+    constants = {n: editor.constant_origin(n).name for n in inputs if editor.is_constant(n)}
     for node in (*(n for n in inputs if n in constants), *(n for n in inputs if n not in constants)):
         made = graph.placeholder(node.name)
         made.meta = {"val": node.meta["val"]}
@@ -167,8 +157,8 @@ def _cut(source: Program, kept: set[Node], prefix: str) -> Program | None:
         copies[node] = made
         name = TensorArgument(name=node.name)
         if node in constants:
-            spec = source.specs[node.name]
-            tensors[str(spec.target)] = _kept_or_made(source.constants[node.name])
+            spec = source.specs[constants[node]]
+            tensors[str(spec.target)] = _kept_or_made(source.constants[constants[node]])
             specs.append(InputSpec(spec.kind, name, spec.target, persistent=spec.persistent))
         else:
             specs.append(InputSpec(InputKind.USER_INPUT, name, None))
