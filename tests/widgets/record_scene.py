@@ -15,8 +15,9 @@ import json
 import sys
 from pathlib import Path
 
-import lowerscope
 import torch
+
+import lowerscope
 from lowerscope_widgets.html_export import record, to_html
 
 ROOT = Path(__file__).parents[2]
