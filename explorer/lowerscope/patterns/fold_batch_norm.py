@@ -43,7 +43,6 @@ class FoldBatchNorm(Pattern):
         Condition("constant_weight", "the convolution's weight is a constant"),
         Condition("constant_bias", "the convolution's bias is a constant or absent"),
         Condition("constant_statistics", "mean, variance, scale and shift are constants or absent"),
-        Condition("float_dtype", "weight and statistics are floating point"),
     )
 
     def match(self, anchor: Node, check: Check) -> Match | None:
@@ -68,11 +67,12 @@ class FoldBatchNorm(Pattern):
         )  # fmt: skip
         check.one_user("one_user", conv, wanted=anchor)
         parts = _outputs(anchor)
-        others = [p for p in parts if p is not parts[0]] if parts and parts[0].args[1] == 0 else list(parts)
+        read = [p for p in parts if p.users]
+        others = [p for p in read if p.args[1] != 0]
         single = isinstance(anchor.meta.get("val"), torch.Tensor)
         check.that(
-            "first_output_only", single or (len(parts) == 1 and not others), at=others[0] if others else anchor,
-            expected="output 0", actual=[p.args[1] for p in parts],
+            "first_output_only", single or (len(read) == 1 and not others), at=others[0] if others else anchor,
+            expected="output 0", actual=[f"output {p.args[1]}" for p in read],
         )  # fmt: skip
         check.constant("constant_weight", spec.weight)
         if spec.bias is not None:
@@ -88,17 +88,7 @@ class FoldBatchNorm(Pattern):
             expected="constants",
             actual=varying or "constants",
         )
-        whole = next((n for n in (spec.weight, *given) if not check.value(n).is_floating_point()), None)
-        check.that(
-            "float_dtype",
-            whole is None,
-            at=whole or spec.weight,
-            expected="floating point",
-            actual=check.value(whole or spec.weight).dtype,
-        )
-        output = anchor if single else parts[0]
-        nodes = (conv, anchor) if single else (conv, anchor, output)
-        return Match(anchor, nodes, output, {"conv": spec, "norm": norm})
+        return Match(anchor, (conv, anchor, *parts), anchor if single else read[0], {"conv": spec, "norm": norm})
 
     def rewrite(self, match: Match, edit: Editor) -> Node | Declined | None:
         spec: ConvSpec = match["conv"]
