@@ -40,6 +40,21 @@ def functional_program(program: Program) -> tuple[Program, tuple[str, ...]]:
     return made, (note,)
 
 
+def taken_apart(given: Program, functional: Program) -> dict[str, tuple[str, ...]]:
+    """Of what functionalisation has renamed: the given program's node names -> the functional one's, in its order.
+
+    torch notes in `from_node` which node each one was traced from.
+    """
+    found: dict[str, list[str]] = {}
+    known = {n.name for n in functional.graph.nodes}
+    for node in functional.graph.nodes:
+        sources = node.meta.get("from_node") or ()
+        if node.op == "call_function" and sources and sources[0].name not in known:
+            found.setdefault(sources[0].name, []).append(node.name)
+    own = {n.name for n in given.graph.nodes}
+    return {name: tuple(made) for name, made in found.items() if name in own}
+
+
 def writes(node: Node) -> bool:
     """Whether a node is a call of an op that writes into one of its arguments."""
     schema = getattr(node.target, "_schema", None)

@@ -18,7 +18,7 @@ def history(lowering: Lowering, verdict: Verdict, node: str) -> tuple[str, ...]:
     An explanation would not be whole without: the node that one asks about may not have been in the graph that the
     pattern met, or stands there as several others.
     """
-    said = list(_became(lowering, node, verdict.met_at))
+    said = [*_at_load(lowering, node, verdict), *_became(lowering, node, verdict.met_at)]
     fault = verdict.fault
     if fault is not None and fault != node and verdict.outcome is not Outcome.APPLIED:
         source = decomposed_from(lowering, fault)
@@ -42,6 +42,19 @@ def decomposed_from(lowering: Lowering, node: str) -> tuple[NodeRecord, Step] | 
     if _rule_kind(lowering, step) is not Kind.DECOMPOSITION or len(step.made) < 2:
         return None
     return lowering.ledger.records[step.anchor], step
+
+
+def _at_load(lowering: Lowering, node: str, verdict: Verdict) -> list[str]:
+    """What making the program functional has put in the place of a node, where the asked one, or that at fault, is of it."""
+    line = {*lowering.origin(node), *(lowering.origin(verdict.fault) if verdict.fault is not None else ())}
+    records = lowering.ledger.records
+    targets = {n.name: n.target for n in lowering.given.graph.nodes} if lowering.given is not None else {}
+    return [
+        f"'{name}' ({display_name(targets[name])}) was decomposed at load, which makes the program functional, "
+        f"into {', '.join(_called(records[m]) for m in made[:_NAMES])}"
+        for name, made in lowering.taken_apart.items()
+        if not line.isdisjoint(made)
+    ]
 
 
 def _became(lowering: Lowering, node: str, met_at: int) -> list[str]:

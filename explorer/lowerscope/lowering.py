@@ -18,8 +18,8 @@ from lowerscope import patterns as _patterns  # noqa: F401  (registers the proje
 from lowerscope import targets as _targets  # noqa: F401  (and targets)
 from lowerscope.editor import Editor
 from lowerscope.errors import RecipeError, unknown
-from lowerscope.functional import functional_program
-from lowerscope.ledger import Ledger
+from lowerscope.functional import functional_program, taken_apart
+from lowerscope.ledger import Ledger, NodeRecord
 from lowerscope.measure.counts import op_name
 from lowerscope.memory import no_garbage_collection
 from lowerscope.pattern import Pattern
@@ -47,7 +47,8 @@ class Lowering:
     """The outcome of lowering `source` by `recipe`.
 
     steps: the applied rewrites, in order. verdicts: by (pattern, anchor id). stages: in the target's order. ledger: every
-    node that ever lived. notes: sentences about the program that a reader should know.
+    node that ever lived. notes: sentences about the program that a reader should know. core: the nodes of the core ATen
+    graph, as core_aten left it for the patterns behind it.
     """
 
     source: Program
@@ -57,9 +58,11 @@ class Lowering:
     verdicts: Mapping[tuple[str, str], Verdict]
     ledger: Ledger
     notes: tuple[str, ...]
+    core: Mapping[str, NodeRecord] = field(repr=False, compare=False)
     _snapshot: Callable[[Recipe, int | None], Program] = field(repr=False, compare=False)
     _programs: dict[int, Program] = field(default_factory=dict, repr=False, compare=False)
     _memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    given: Program | None = field(default=None, repr=False, compare=False)  #: the program as it was given
 
     def remember(self, key: Any, compute: Callable[[], Any]) -> Any:
         """`compute()`, once per key: what is derived from this value, and costs."""
@@ -112,9 +115,19 @@ class Lowering:
     def id(self, node: str | Node) -> str:
         """A node's id, checked. UnknownNameError: no node of that name has ever lived here."""
         name = node.name if isinstance(node, Node) else str(node)
+        if name not in self.ledger.records and name in self.taken_apart:
+            return self.taken_apart[name][0]
         if name not in self.ledger.records:
             raise unknown("node", name, self.ledger.records)
         return name
+
+    @property
+    def taken_apart(self) -> Mapping[str, tuple[str, ...]]:
+        """Nodes of the program as it was given that loading has replaced -> those in their place; mostly empty."""
+        given = self.given
+        if given is None or given is self.source:
+            return {}
+        return self.remember("taken apart", lambda: taken_apart(given, self.source))
 
     def verdicts_of(self, pattern: str) -> Iterator[Verdict]:
         """The verdicts of one pattern, in the order in which the anchors were met."""
@@ -136,6 +149,7 @@ class _Stage:
     key: Any
     info: StageInfo
     result: StageResult
+    left: Mapping[str, NodeRecord] | None  #: of core_aten: the nodes of the graph behind it
 
 
 class Lowerer:
@@ -168,7 +182,9 @@ class Lowerer:
                 verdicts,
                 self.editor.ledger.freeze(),
                 self.notes,
+                next((s.left for s in self._stages if s.left is not None), {}),
                 self._snapshot,
+                given=self.program,
             )
 
     def editor_before(self, pattern: str) -> Editor:
@@ -242,7 +258,9 @@ class Lowerer:
             self.editor.undo_to(entry)
             raise
         info = StageInfo(pattern.name, off, entry[1], self.editor.step, pattern)
-        self._stages.append(_Stage(key, info, result))
+        core = pattern.name == "core_aten"
+        left = {id: r for id, r in self.editor.ledger.records.items() if r.died is None} if core else None
+        self._stages.append(_Stage(key, info, result, left))
 
     def _snapshot(self, recipe: Recipe, step: int | None) -> Program:
         with self.lock:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any
 
 from torch.fx import Node
@@ -217,7 +218,7 @@ class Session(Questions, Measurements):
     def on_change(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback(sentence)` after every change; a bound method is held weakly. Returns what ends it."""
         held: Callable[[], Callable[[str], None] | None]
-        held = weakref.WeakMethod(callback) if hasattr(callback, "__self__") else (lambda: callback)  # type: ignore[arg-type]
+        held = weakref.WeakMethod(callback) if isinstance(callback, MethodType) else (lambda: callback)  # type: ignore[arg-type]
         self._observers.append(held)
         return lambda: self._observers.remove(held) if held in self._observers else None
 
