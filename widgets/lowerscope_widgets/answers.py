@@ -14,9 +14,11 @@ from lowerscope.lowering import Lowering
 from lowerscope.measure.counts import node_op_name
 from lowerscope.scene_nodes import kind_of
 from lowerscope.scene_words import covers
+from lowerscope.what_if import what_if
 
 LISTED = 200  # ids in one answer: a mask may have ten thousand users
 _BINS = 24
+_SETTLED = ("applied", "no anchor", "error")  # verdicts that no small change of recipe or program is tried for
 
 
 def inspection(lowering: Lowering, node: str) -> dict[str, Any]:
@@ -85,7 +87,25 @@ def explanation(found: Explanation) -> dict[str, Any]:
         ],
         "nodes": list(found.nodes)[:LISTED],
         "by": None if found.by is None else {"pattern": found.by[0], "anchor": found.by[1]},
-        "suggestions_possible": False,
+        "suggestions_possible": found.verdict not in _SETTLED,
+    }
+
+
+def suggestions(lowering: Lowering, pattern: str, node: str) -> dict[str, Any]:
+    """The protocol's WhatIf: changes under which the pattern was seen to match. UnknownNameError: no such node or pattern."""
+    return {
+        "pattern": pattern,
+        "node": node,
+        "suggestions": [
+            {
+                "says": found.says,
+                "matches": True,
+                "same": found.same,
+                "parity": found.parity,
+                "apply": None if found.recipe is None else found.recipe.as_dict(),
+            }
+            for found in what_if(lowering, pattern, node)
+        ],
     }
 
 

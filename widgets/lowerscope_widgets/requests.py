@@ -192,6 +192,11 @@ def _why_not(explorer: Explorer, request: Mapping[str, Any]) -> Any:
     return answers.why_not(explorer.session.lowering, request["node"], request.get("pattern"))
 
 
+def _what_if(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    lowering = explorer.session.lowering
+    return explorer.later(lambda: answers.suggestions(lowering, request["pattern"], request["node"]))
+
+
 def _statistics(explorer: Explorer, request: Mapping[str, Any]) -> Any:
     lowering, node = explorer.session.lowering, request["node"]
     return explorer.later(lambda: answers.statistics(lowering, node))
@@ -276,6 +281,7 @@ _HANDLERS: dict[str, Handler] = {
     "merge": _merge,
     "inspect": _inspect,
     "why_not": _why_not,
+    "what_if": _what_if,
     "statistics": _statistics,
     "measure": _measure,
     "cancel": _cancel,
