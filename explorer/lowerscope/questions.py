@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import pandas as pd
 from torch.fx import Node
@@ -57,6 +57,18 @@ class Questions:
     def reasons(self, pattern: str | None = None) -> pd.DataFrame:
         """The near misses grouped by reason, the largest group first: count, pattern, condition, sentence, anchors."""
         return tables.reasons_frame(self.lowering, self._one(pattern))
+
+    @overload
+    def why_not(self, pattern: str, node: str | Node | None = None, *, targets: None = None) -> Explanation: ...
+
+    @overload
+    def why_not(
+        self,
+        pattern: None = None,
+        node: str | Node | None = None,
+        *,
+        targets: str | Iterable[str] | None = None,
+    ) -> Explanations: ...
 
     def why_not(
         self,
