@@ -9,10 +9,11 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from lowerscope.arguments import shape_of, value_of
+from lowerscope.arguments import arguments, shape_of, value_of
 from lowerscope.check import Check, Condition
 from lowerscope.decompose import QUANTIZATION
 from lowerscope.editor import Editor
+from lowerscope.mutation import hidden_writes
 from lowerscope.ops import display_name
 from lowerscope.pattern import ANY, Declined, Kind, Match, Pattern, pattern
 
@@ -33,6 +34,7 @@ class FoldConstants(Pattern):
     conditions = (
         Condition("constant_inputs", "everything that it computes from is a constant"),
         Condition("pure", "the ops are deterministic and write nothing"),
+        Condition("not_written", "nothing writes into the result afterwards"),
         Condition("not_quantized", "none of the ops quantizes or dequantizes: a quantized weight stays one"),
         Condition("one_tensor", "the result is one tensor"),
         Condition("not_huge", "the result is not huge"),
@@ -71,6 +73,11 @@ class FoldConstants(Pattern):
         )  # fmt: skip
         impure = next((n for n in computed if _impure(n)), None)
         check.that("pure", impure is None, at=impure or anchor, expected="a pure op", actual=_called(impure))
+        writer = next((u for n in sorted(computed) for u in n.users if n in _written(u)), None)
+        check.that(
+            "not_written", writer is None, at=writer or anchor, expected="readers only",
+            actual=_called(writer), because=writer and "it would write into the program's own constant",
+        )  # fmt: skip
         quantizing = next((n for n in computed if _quantizes(n)), None)
         check.that(
             "not_quantized", quantizing is None, at=quantizing or anchor, expected="no quantization",
@@ -149,9 +156,17 @@ def _called(node: Node | None) -> str | None:
 
 
 def _impure(node: Node) -> bool:
-    tags = getattr(node.target, "tags", ())
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or bool(_written(node))
+
+
+def _written(node: Node) -> list[Any]:
+    """What the call at `node` writes into, whether or not its schema says so."""
     schema = getattr(node.target, "_schema", None)
-    return torch.Tag.nondeterministic_seeded in tags or (schema is not None and bool(schema.is_mutable))
+    if schema is None:
+        return []
+    given = arguments(node) if schema.is_mutable else {}
+    said = [given.get(a.name) for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [*said, *hidden_writes(node)]
 
 
 def _sources(computed: dict[Node, None]) -> tuple[Node, ...]:

@@ -54,10 +54,17 @@ def dequantized(x, s):
     return x + quantized.dequantize_per_tensor(s.stored, 0.5, 0, -128, 127, torch.int8)
 
 
+def normalising(x, s):
+    """A batch norm that trains, and writes into the copies of the statistics that it is given."""
+    return torch.ops.aten.native_batch_norm(x, None, None, s.b.clone(), s.b.exp(), True, 0.1, 1e-5)[0]
+
+
+KEPT = Recipe("vulkan", keep=frozenset({"aten.native_batch_norm"}))
 folded = net(lambda x, s: x + s.b * 2)
 CONDITION_CASES = [
     case("constant_inputs", passes=folded, fails=net(counting), fault="b_state", anchor="add"),
     case("pure", passes=folded, fails=net(lambda x, s: x + s.b.sigmoid().multinomial(3)), fault="multinomial"),
+    case("not_written", passes=folded, fails=net(normalising), fault="native_batch_norm", recipe=lambda r: KEPT),
     case("not_quantized", passes=folded, fails=net(dequantized), fault="dequantize_per_tensor"),
     case("one_tensor", passes=folded, fails=net(lambda x, s: x * s.b.sum().item()), fault="local_scalar_dense"),
     case(
@@ -161,6 +168,13 @@ def test_a_reshaped_large_weight_is_not_huge(monkeypatch):
 def test_what_a_program_writes_to_is_no_constant():
     program = program_of(net(counting)())
     lowering = lower(program, "vulkan")
+    assert not steps_of(lowering)
+    assert_agrees(program, lowering)
+
+
+def test_a_value_that_is_written_into_later_is_no_constant():
+    program = program_of(net(normalising)())
+    lowering = lower(program, KEPT)
     assert not steps_of(lowering)
     assert_agrees(program, lowering)
 
