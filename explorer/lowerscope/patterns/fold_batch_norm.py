@@ -8,12 +8,17 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from lowerscope.arguments import ConvSpec, arguments, aten
-from lowerscope.check import Check, Condition
+from lowerscope.arguments import ConvSpec, arguments, aten, dtype_of, shape_of
+from lowerscope.check import Check, Condition, same
 from lowerscope.editor import Editor
+from lowerscope.ops import display_name
 from lowerscope.pattern import Declined, Kind, Match, Pattern, pattern
 
 _NO_TRAINING = aten._native_batch_norm_legit_no_training.default
+_COPIES = (
+    aten.clone.default, aten.alias.default, aten._to_copy.default, aten.slice.Tensor, aten.view.default,
+    aten.expand.default, aten.dropout.default,
+)  # fmt: skip
 _STATISTICS = ("weight", "bias", "running_mean", "running_var")
 
 
@@ -56,7 +61,8 @@ class FoldBatchNorm(Pattern):
         is_conv = isinstance(conv, Node) and conv.target is aten.convolution.default
         check.that(
             "convolution_before", is_conv, at=conv, expected="aten.convolution",
-            actual=str(conv.target) if conv.op == "call_function" else conv.op,
+            actual=display_name(conv.target) if conv.op == "call_function" else conv.op,
+            because="it changes nothing here, but it stands between the two" if _passes_on(conv) else None,
         )  # fmt: skip
         spec = ConvSpec.of(conv)
         check.touch(conv)
@@ -120,6 +126,14 @@ class FoldBatchNorm(Pattern):
         spec: ConvSpec = match["conv"]
         kind = "transposed convolution" if spec.transposed else "convolution"
         return f"The batch norm's scale and shift move into the weight and bias of the {kind}: 2 operators become 1."
+
+
+def _passes_on(node: Node) -> bool:
+    """Whether a call gives what it is given: a clone, a slice of everything, a cast to the same dtype."""
+    if node.target not in _COPIES or not node.all_input_nodes:
+        return False
+    source = node.all_input_nodes[0]
+    return same(shape_of(node), shape_of(source)) and dtype_of(node) == dtype_of(source)
 
 
 def _outputs(norm: Node) -> list[Node]:

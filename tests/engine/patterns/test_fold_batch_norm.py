@@ -140,6 +140,34 @@ def test_condition(case):
     run_case(case, PATTERN, "xnnpack")
 
 
+class Native(Legit):
+    """The older operator, which is told whether it trains."""
+
+    def __init__(self, training: bool) -> None:
+        super().__init__(0)
+        self.train_it = training
+
+    def forward(self, x):
+        n = self.norm
+        assert n.running_mean is not None
+        assert n.running_var is not None
+        return torch.ops.aten.native_batch_norm(
+            self.conv(x), n.weight, n.bias, n.running_mean.clone(), n.running_var.clone(), self.train_it, 0.1, 1e-5
+        )[0]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_operator_before_decomposition_and_the_older_one(training):
+    program = program_of((Native(training), (image(),)))
+    kept = Recipe("vulkan", keep=frozenset({"aten.native_batch_norm"}))
+    lowering = lower(program, kept)
+    (verdict,) = lowering.verdicts_of(PATTERN)
+    assert (verdict.outcome is Outcome.APPLIED, verdict.failed) == (not training, "not_training" if training else None)
+    assert_agrees(program, lowering)
+    whole = lower(program_of((pair(), (image(),))), Recipe("vulkan", keep=frozenset({"aten.batch_norm"})))
+    assert ops_of(whole) == ["aten.convolution"]
+
+
 @pytest.mark.parametrize("name", ["mean", "var", "gamma", "beta"])
 def test_each_statistic_must_be_a_constant(name):
     program = program_of(net(lambda s, x, t: functional(s, x, **{name: t}), torch.rand(5) + 0.5)())
