@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from lowerscope.loading import load
 from lowerscope.lowering import lower
 from lowerscope.measure.parity import parity
 from lowerscope.pattern import REGISTRY
-from lowerscope.polyphase import Axis
+from lowerscope.polyphase import Axis, phase_weight
 from lowerscope.program import Program, capture
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.target import pipeline
@@ -121,6 +122,11 @@ AXIS = st.builds(axis_of, st.integers(1, 4), st.integers(1, 8), *SMALL)
 WHOLE_AXIS = st.builds(lambda s, t, *rest: axis_of(s, s * t, *rest), st.integers(1, 4), st.integers(1, 3), *SMALL)
 
 
+def valid(axis):
+    kernel, stride, padding, output_padding, length = axis
+    return output_padding < stride and (length - 1) * stride - 2 * padding + kernel + output_padding > 0
+
+
 def build(axes, groups, channels, bias):
     kernel, stride, padding, output_padding, lengths = (list(v) for v in zip(*axes, strict=True))
     cls: Any = nn.ConvTranspose1d if len(axes) == 1 else nn.ConvTranspose2d
@@ -205,6 +211,44 @@ def test_the_rules_by_their_formulas():
                 assert all(p.right >= 0 for p in axis.phases) or not every
                 for p in axis.phases:
                     assert (p.taps > 0 and p.left < 0) == (p.taps > 0 and p.phase + padding >= kernel)
+
+
+def by_phases(x, weight, axes):
+    """The depthwise form written out: each phase's correlation lands at its own outputs; None where a phase has none."""
+    found = [Axis.of(*axis[:4]) for axis in axes]
+    if any(p.taps <= 0 or p.left < 0 for axis in found for p in axis.phases):
+        return None
+    lengths = [(x.shape[2 + i] - 1) * s - 2 * p + k + op for i, (k, s, p, op, _) in enumerate(axes)]
+    result = torch.zeros(*x.shape[:2], *lengths, dtype=x.dtype)
+    for phases in itertools.product(*(axis.phases for axis in found)):
+        kernel = phase_weight(weight, phases).reshape(-1, 1, *(p.taps for p in phases))
+        padded = F.pad(x, [n for p in reversed(phases) for n in (p.left, p.right)])
+        conv = F.conv1d if len(axes) == 1 else F.conv2d
+        part = conv(padded, kernel, groups=x.shape[1])
+        places = tuple(slice(p.phase, None, p.stride) for p in phases)
+        target = result[(..., *places)]
+        target.copy_(part[(..., *(slice(n) for n in target.shape[2:]))])
+    return result
+
+
+def test_the_arithmetic_over_every_small_axis_and_pairs_of_them():
+    every = [a for a in itertools.product(range(1, 9), range(1, 5), range(6), range(4), (1, 2, 4)) if valid(a)]
+    pairs = list(zip(every, reversed(every), strict=True))[::6]
+    checked = 0
+    for axes in [*((axis,) for axis in every), *pairs]:
+        x, weight = (
+            torch.randn(1, 2, *sizes, dtype=torch.float64) for sizes in ([a[4] for a in axes], [a[0] for a in axes])
+        )
+        weight = weight.transpose(0, 1).contiguous()
+        found = by_phases(x, weight, axes)
+        assert (found is not None) == all(t > 0 and left >= 0 for a in axes for t, left in phases_of(a))
+        if found is not None:
+            transpose = F.conv_transpose1d if len(axes) == 1 else F.conv_transpose2d
+            _, stride, padding, out, _ = zip(*axes, strict=True)
+            assert (found - transpose(x, weight, None, stride, padding, out, 2)).abs().max() < 1e-12
+            checked += 1
+    assert len(every) > 1000
+    assert checked > 500
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
