@@ -20,7 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from lowerscope.errors import RewriteError
-from lowerscope.fake_run import Undescribable, describe, sizes_kept
+from lowerscope.fake_run import Undescribable, describe, is_symbolic, sizes_kept
 from lowerscope.ops import is_own
 
 
@@ -70,7 +70,7 @@ def decomposition(node: Node) -> Decomposition | None:
     leaves, structure = pytree.tree_flatten((node.args, dict(node.kwargs)))
     values = [leaf.meta.get("val") if isinstance(leaf, Node) else leaf for leaf in leaves]
     found = _trace(node, leaves, values, structure)
-    if key is not None:
+    if key is not None and not _depends_on_data(found):
         if len(_MEMO) >= _MEMO_LIMIT:
             _MEMO.clear()
         _MEMO[key] = found
@@ -110,6 +110,11 @@ def _trace(node: Node, leaves: list[Any], values: list[Any], structure: Any) -> 
     if any(n.target is target for n in calls):
         return None
     return Decomposition(graph)
+
+
+def _depends_on_data(found: Decomposition | None) -> bool:
+    """Whether a size or number in the trace is known only when it runs: every call has symbols of its own for those."""
+    return found is not None and any(pytree.tree_any(is_symbolic, n.meta.get("val")) for n in found.graph.nodes)
 
 
 def _places(node: Node) -> tuple[int, ...]:

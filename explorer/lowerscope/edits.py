@@ -65,7 +65,7 @@ def _for_entry(entry: Entry, verdict: Verdict, editor: Editor) -> Iterator[tuple
                     name = editor.id_of(reader)
                     yield f"'{name}' ({display_name(reader.target)}) did not read '{id}'", _unread(name)
             if node is not None and _computed(node) and 1 < len(node.users) <= _MOST_READERS:
-                for reader in node.users:
+                for reader in (u for u in node.users if u.target not in _ASSERTIONS):
                     name = editor.id_of(reader)
                     yield f"'{name}' were the only reader of '{id}', the others reading a copy", _only_reader(id, name)
     if "alpha" in entry.name or "operand" in entry.name:
@@ -180,8 +180,9 @@ def _without(id: str) -> Edit:
         node = editor.nodes[id]
         source, readers = node.args[0], list(node.users)
         assert isinstance(source, Node)
+        checking = [u for u in source.users if u.target in _ASSERTIONS]  # a cast comes with one
         try:
-            with editor.rewriting(Match(node, (node,), node)):
+            with editor.rewriting(Match(node, (node, *checking), node)):
                 editor.replace(node, source)
                 for reader in readers:
                     if _computed(reader):

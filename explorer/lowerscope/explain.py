@@ -83,6 +83,8 @@ class Explanation:
         if self.verdict == "near miss":
             counted = f"{self.passed} of {self.total} conditions"
             return f"{name} does not match at {self.anchor}: near miss, {counted}; {self.reason}"
+        if self.reason.startswith(self.verdict):  # "skipped by node relu"
+            return f"{name} at {self.anchor}: {self.reason}"
         return f"{name} at {self.anchor}: {self.verdict}" + (f"; {self.reason}" if self.reason else "")
 
     def to_frame(self) -> pd.DataFrame:

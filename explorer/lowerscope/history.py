@@ -18,7 +18,9 @@ def history(lowering: Lowering, verdict: Verdict, node: str) -> tuple[str, ...]:
     An explanation would not be whole without: the node that one asks about may not have been in the graph that the
     pattern met, or stands there as several others.
     """
-    said = [*_at_load(lowering, node, verdict), *_became(lowering, node, verdict.met_at)]
+    # what an earlier pattern took is judged where it was lost, and told of all the same
+    met_at = next((s.first for s in lowering.stages if s.pattern == verdict.pattern), verdict.met_at)
+    said = [*_at_load(lowering, node, verdict), *_became(lowering, node, met_at)]
     fault = verdict.fault
     if fault is not None and fault != node and verdict.outcome is not Outcome.APPLIED:
         source = decomposed_from(lowering, fault)
@@ -66,6 +68,10 @@ def _became(lowering: Lowering, node: str, met_at: int) -> list[str]:
             break
         step = lowering.steps[record.died - 1]
         made = [m for m in step.made if records[m].op == "call_function"] or [step.result]
+        decomposed = _rule_kind(lowering, step) is Kind.DECOMPOSITION
+        if decomposed and len(made) == 1 and made[0] in step.made:  # another spelling: conv2d, convolution
+            id = made[0]
+            continue
         shown = [_called(records[m]) for m in made[:_NAMES]] + [f"{len(made) - _NAMES} more"] * (len(made) > _NAMES)
         said.append(f"{_called(record)} was {_verb(lowering, step)} {_place(step)}, into {', '.join(shown)}")
         id = next((m for m in made if records[m].died is not None and m != id), made[0])

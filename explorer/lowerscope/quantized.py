@@ -131,11 +131,12 @@ class Quantization:
     @property
     def grain(self) -> str:
         """In words, what shares a scale; of a weight [N, K] a row is an output channel."""
-        shape: tuple[Any, ...] = tuple(shape_of(self.operand) or ())
+        shape = shape_of(self.operand) or ()
         if self.per_tensor and (self.literal or self.group_size is None):
             return "per tensor"
-        if self.group_size is not None and self.group_size < shape[len(shape) - 1]:
-            return f"in groups of {self.group_size}"
+        group = self.group_size
+        if group is not None and (group,) != shape[-1:]:
+            return f"in groups of {group}"
         if self.axis == 0 or self.per_row:
             return "per output channel"
         return f"in blocks of {'×'.join(map(str, self.block))}"

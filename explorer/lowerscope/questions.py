@@ -15,6 +15,7 @@ from lowerscope.errors import RecipeError, unknown
 from lowerscope.explain import Explanation
 from lowerscope.explanations import Explanations
 from lowerscope.lowering import Lowerer, Lowering
+from lowerscope.partitions import outside_frame, outside_reason, partitions_frame
 from lowerscope.pattern import REGISTRY
 from lowerscope.recipe import Recipe
 from lowerscope.reproduce import Reproduction, reproduce
@@ -59,15 +60,11 @@ class Questions:
         return tables.reasons_frame(self.lowering, self._one(pattern))
 
     @overload
-    def why_not(self, pattern: str, node: str | Node | None = None, *, targets: None = None) -> Explanation: ...
+    def why_not(self, pattern: str, node: str | Node | None = None) -> Explanation: ...
 
     @overload
     def why_not(
-        self,
-        pattern: None = None,
-        node: str | Node | None = None,
-        *,
-        targets: str | Iterable[str] | None = None,
+        self, pattern: None = None, node: str | Node | None = None, *, targets: str | Iterable[str] | None = None
     ) -> Explanations: ...
 
     def why_not(
@@ -88,7 +85,7 @@ class Questions:
         if pattern is None:
             lowering, name = self.lowering, name_of(node)
             if targets is None:
-                return Explanations(why.why_not_all(lowering, name))
+                return Explanations(why.why_not_all(lowering, name), outside_reason(lowering, name))
             return Explanations(why.why_not_anywhere(lowering, self._lowered_for(targets), name))
         if targets is not None:
             raise RecipeError("targets= is for all patterns at a node: leave out the pattern, or set_target first")
@@ -111,6 +108,20 @@ class Questions:
         """
         self.known_patterns([pattern])
         return reproduce(self.lowering, pattern, name_of(node), folder)
+
+    def partitions(self) -> pd.DataFrame:
+        """The regions that the backend takes, before the patterns and after: when, nodes, operators, inputs, outputs, transposes.
+
+        RecipeError: the target does not say what its backend takes.
+        """
+        return partitions_frame(self.lowering)
+
+    def outside(self) -> pd.DataFrame:
+        """The operators outside every region, before the patterns and after: when, node, op, module, reason.
+
+        RecipeError: the target does not say what its backend takes.
+        """
+        return outside_frame(self.lowering)
 
     def conflicts(self) -> pd.DataFrame:
         """Matches that claim the same nodes: who won and why, what flips it, operators and parity either way."""

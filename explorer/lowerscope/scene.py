@@ -21,6 +21,7 @@ from lowerscope.lowering import Lowering
 from lowerscope.memory import no_garbage_collection
 from lowerscope.module_tree import ModuleTree
 from lowerscope.ops import CATEGORIES
+from lowerscope.partitions import partition_summary
 from lowerscope.recipe import Skip
 from lowerscope.scene_layout import Layouts, Places, place, slots
 from lowerscope.scene_nodes import NodeTable, Writer, flags, node_table
@@ -78,7 +79,7 @@ class SceneMaker:
             self._table = node_table(lowering, self._writer)
             original = self._table.columns["operator"].astype(bool) & (self._table.columns["born"] == 0)
             ids = frozenset(self._table.records[row].id for row in np.flatnonzero(original))
-            self._tree = ModuleTree(records.values(), ids)
+            self._tree = ModuleTree(records.values(), ids, None if self._tree is None else self._tree.shapes)
             self._lowering = lowering
         if self.folding is None:
             near = [v.anchor for v in lowering.verdicts.values() if v.outcome is Outcome.NEAR_MISS]
@@ -145,7 +146,7 @@ class SceneMaker:
             "can_redo": can_redo,
             "profile": words.profile_fields(lowering),
             "operators": words.count_rows(table, before, after, self.strings.all),
-            "partitions": None,
+            "partitions": partition_summary(lowering),
             "reasons": reasons,
             "notice": words.notice(lowering, reasons),
         }

@@ -14,6 +14,7 @@ from lowerscope.ledger import Ledger, NodeRecord
 from lowerscope.lowering import Lowering
 from lowerscope.measure.counts import is_operator, node_op_name
 from lowerscope.ops import CATEGORIES, category, is_own
+from lowerscope.partitions import partitions
 
 SKIPPED, OWN, DELEGATED_BEFORE, DELEGATED_AFTER = 1, 2, 4, 8
 _CHAR = 7.0  # px of a character of a box's text
@@ -190,14 +191,12 @@ def flags(table: NodeTable, lowering: Lowering, covered: Callable[[NodeRecord], 
     out = table.columns["own"].copy()
     if covered is not None:
         out |= np.array([SKIPPED if covered(record) else 0 for record in table.records], np.int32)
-    takes = lowering.target.takes
-    if takes is not None:
-        profile = lowering.target.device(lowering.recipe)
-        operators = table.columns["operator"].astype(bool)
-        for step, bit in ((0, DELEGATED_BEFORE), (table.last, DELEGATED_AFTER)):
-            for row in np.flatnonzero(table.alive(step, table.columns) & operators):
-                if takes(table.records[row], profile) is None:
-                    out[row] |= bit
+    before, after = partitions(lowering, "before"), partitions(lowering, "after")
+    if before is not None and after is not None:
+        # before the patterns is after core_aten: what a delegated node comes from is delegated with it
+        origins = (id for node in before.delegated for id in lowering.ledger.origin(node))
+        out[[table.rows[id] for id in before.delegated.union(origins)]] |= DELEGATED_BEFORE
+        out[[table.rows[id] for id in after.delegated]] |= DELEGATED_AFTER
     return out
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import networkx as nx
 
 from lowerscope.errors import RecipeError, unknown
-from lowerscope.ledger import NodeRecord
 from lowerscope.pattern import REGISTRY, Pattern
 from lowerscope.recipe import Insertion, Recipe
+from lowerscope.support.table import Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,8 @@ class Target:
     """One backend.
 
     keeps: ops (display names) that core_aten leaves whole. refused: pattern -> why it cannot be enabled here.
-    takes: for a node's record and the profile, None when the backend takes the node, else the reason why not.
+    takes: for a call in its graph, None when the backend takes it, else the reason why not. nhwc: whether the backend
+    computes in NHWC, and so transposes where layouts meet.
     """
 
     name: str
@@ -50,7 +51,8 @@ class Target:
     profile: tuple[ProfileField, ...] = ()
     keeps: frozenset[str] = frozenset()
     refused: Mapping[str, str] = field(default_factory=dict)
-    takes: Callable[[NodeRecord, Mapping[str, Any]], str | None] | None = None
+    takes: Callable[[Site], str | None] | None = None
+    nhwc: bool = False
 
     def device(self, recipe: Recipe) -> dict[str, Any]:
         """The device profile under a recipe. UnknownNameError: a field that this target does not have."""

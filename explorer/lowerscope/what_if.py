@@ -65,10 +65,16 @@ def what_if(lowering: Lowering, pattern: str, node: str, polled: Callable[[], No
 
 def _tried(lowering: Lowering, node: str, verdict: Verdict, polled: Callable[[], None]) -> Iterator[Suggestion]:
     lowerer = Lowerer(lowering.source)
+    enough: list[dict[str, Any]] = []  # fields of the device that are enough by themselves: no others beside them
     for says, recipe in _recipes(lowering, node, verdict):
         polled()
+        fields = dict(set(recipe.profile) - set(lowering.recipe.profile))
+        if any(few.items() <= fields.items() for few in enough):
+            continue
         suggestion = _try_recipe(lowerer, lowering, verdict, says, recipe, polled)
         if suggestion is not None:
+            if fields:
+                enough.append(fields)
             yield suggestion
     if verdict.outcome in (Outcome.NEAR_MISS, Outcome.NOTHING_TO_FUSE):
         lowerer.lower(lowering.recipe, polled)

@@ -16,6 +16,7 @@ from lowerscope.columns import Strings, ints, pack, small, unpack
 from lowerscope.folding import CLOSED, HIDDEN, OPEN, Folding
 from lowerscope.lowering import Lowering, lower
 from lowerscope.measure.counts import op_counts
+from lowerscope.partitions import partition_summary, partitions
 from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program, capture
 from lowerscope.recipe import Recipe, Skip
@@ -197,6 +198,20 @@ def test_a_node_knows_which_pattern_made_it(lowering: Lowering, scene: Scene) ->
     assert made.items() <= found.items()
     assert found["p_stem_0_weight_folded"] == "fold_batch_norm"
     assert "conv2d" not in found
+
+
+def test_what_the_backend_takes_is_flagged_before_and_after(lowering: Lowering, scene: Scene) -> None:
+    assert scene.header["partitions"] == partition_summary(lowering)
+    flags = column(scene, "nodes", "flags")
+    found = rows(scene)
+    after = partitions(lowering, "after")
+    assert after is not None
+    assert after.delegated
+    assert {id for id, row in found.items() if flags[row] & 8} == after.delegated
+    # conv2d itself is not in the graph that the backend gets: what becomes of it is
+    assert flags[found["conv2d"]] & 4
+    assert flags[found["convolution"]] & 4
+    assert not flags[found["conv2d"]] & 8
 
 
 def test_edges_name_the_argument(scene: Scene) -> None:

@@ -245,6 +245,22 @@ def test_why_not_explains_every_pattern_in_order_with_the_condition_at_fault(bro
     assert "there is no pattern" in browser.fails("why_not", node="conv2d_2", pattern="fold_batch")
 
 
+def test_a_suggestion_is_tried_on_a_copy_and_can_be_applied_and_taken_back(browser: Browser) -> None:
+    browser.ask("toggle", pattern="fold_batch_norm", enabled=False)
+    recipe = browser.explorer.session.recipe
+    (explained,) = browser.ask("why_not", node="conv2d", pattern="fold_batch_norm")["explanations"]
+    assert explained["suggestions_possible"]
+    found = browser.ask("what_if", pattern="fold_batch_norm", node="conv2d")["suggestions"]
+    assert browser.explorer.session.recipe == recipe
+    on = next(s for s in found if "fold_batch_norm" in s["says"] and s["apply"] is not None)
+    assert on["matches"]
+    browser.ask("apply", recipe=on["apply"])
+    assert browser.pattern("fold_batch_norm")["enabled"]
+    browser.ask("undo")
+    assert browser.explorer.session.recipe == recipe
+    assert "a recipe has 'target'" in browser.fails("apply", recipe={"patterns": []})
+
+
 def test_statistics_of_a_constant(browser: Browser) -> None:
     found = browser.ask("statistics", node="p_scale")
     tensor = browser.explorer.session.program.constants["p_scale"].detach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from lowerscope.explain import Explanation
 from lowerscope.ledger import NodeRecord
 from lowerscope.lowering import Lowering
 from lowerscope.measure.counts import node_op_name
+from lowerscope.partitions import Partitions, outside_reason, partitions
 from lowerscope.scene_nodes import kind_of
 from lowerscope.scene_words import covers
 from lowerscope.what_if import what_if
@@ -48,7 +50,7 @@ def inspection(lowering: Lowering, node: str) -> dict[str, Any]:
         "became": list(lowering.became(id))[:LISTED],
         "born": _step(lowering, record.born),
         "died": _step(lowering, record.died),
-        "delegated": _delegated(lowering, record) if kind == labels.OPERATOR else None,
+        "delegated": _delegated(lowering, id) if kind == labels.OPERATOR else None,
         "skipped": skip,
     }
 
@@ -57,9 +59,7 @@ def why_not(lowering: Lowering, node: str, pattern: str | None) -> dict[str, Any
     """The protocol's WhyNot. UnknownNameError: no such node or pattern."""
     id = lowering.id(node)
     found = why.why_not_all(lowering, id) if pattern is None else [why.why_not(lowering, pattern, id)]
-    delegated = _delegated(lowering, lowering.ledger.records[id])
-    reason = None if delegated is None or delegated["after"] in ("yes", "") else delegated["after"]
-    return {"node": id, "delegated": reason, "explanations": [explanation(e) for e in found]}
+    return {"node": id, "delegated": outside_reason(lowering, id), "explanations": [explanation(e) for e in found]}
 
 
 def explanation(found: Explanation) -> dict[str, Any]:
@@ -194,10 +194,17 @@ def _step(lowering: Lowering, number: int | None) -> dict[str, Any] | None:
     return None if not number else {"step": number, "pattern": lowering.steps[number - 1].pattern}
 
 
-def _delegated(lowering: Lowering, record: NodeRecord) -> dict[str, str] | None:
-    """Whether the backend takes the node, or why not; "" for a graph that does not have it."""
-    takes = lowering.target.takes
-    if takes is None or record.op != "call_function":
+def _delegated(lowering: Lowering, id: str) -> dict[str, str] | None:
+    """Whether the backend takes the node, or what becomes of it: "yes", the reason why not, or "" where it is not there."""
+    before, after = partitions(lowering, "before"), partitions(lowering, "after")
+    if before is None or after is None:
         return None
-    reason = takes(record, lowering.target.device(lowering.recipe)) or "yes"
-    return {"before": reason if record.born == 0 else "", "after": reason if record.died is None else ""}
+    line = lowering.ledger.line(id)
+    return {"before": _taken(before, line), "after": _taken(after, line)}
+
+
+def _taken(found: Partitions, line: Sequence[str]) -> str:
+    outside = next((found.outside[id] for id in line if id in found.outside), None)
+    if outside is not None:
+        return outside
+    return "yes" if any(id in found.delegated for id in line) else ""

@@ -67,6 +67,12 @@ class Explorer(anywidget.AnyWidget):
     def __init__(
         self, source: Any, *, target: str | None = None, panels: Sequence[str] | None = None, height: int = 640
     ) -> None:
+        # first what `close` reads: ipywidgets closes a widget that its constructor gave up on, too
+        self._jobs = Jobs()
+        self._maker = SceneMaker()
+        self._measured: dict[str, dict[str, Any]] = {}
+        self._last: tuple[Any, bytes] | None = None  # the last scene's header and columns, for a view that comes later
+        self._end_watching: Callable[[], Any] = lambda: None
         self._esm, self._css = bundle()
         for name in panels or ():
             if name not in PANELS:
@@ -77,12 +83,8 @@ class Explorer(anywidget.AnyWidget):
                 source.set_target(target)
         else:
             self.session = Session(source, target or "vulkan")
-        self._maker = SceneMaker()
         self._making = threading.Lock()
-        self._jobs = Jobs()
-        self._last: tuple[Any, bytes] | None = None  # the last scene's header and columns, for a view that comes later
         self._shown: Future[None] | None = None
-        self._measured: dict[str, dict[str, Any]] = {}
         self._quiet = False  # a trait is set to tell Python what happened, not to make it happen
         super().__init__(panels=list(panels or PANELS), height=height, recipe=self.session.recipe)
         self.on_msg(self._on_message)

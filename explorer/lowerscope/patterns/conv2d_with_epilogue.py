@@ -13,6 +13,7 @@ from lowerscope.editor import Editor
 from lowerscope.ops import display_name, vulkan
 from lowerscope.pattern import Declined, Kind, Match, Part, Pattern, pattern
 from lowerscope.patterns._activations import CLAMPING, Bounds
+from lowerscope.support.vulkan import texture_extents
 
 aten = torch.ops.aten
 
@@ -90,8 +91,8 @@ class Conv2dWithEpilogue(Pattern):
         fusable = next((u for u in sorted(anchor.users) if u.target in _RESIDUAL_OPS or u.target in _ACTIVATIONS), None)
         user = check.one_user("one_user", anchor, wanted=fusable)
         limits = tuple(check.profile[f"max_texture_{axis}"] for axis in ("width", "height", "depth"))
-        check.at_most("input_fits_texture", _texture(spec.input_shape), limits, at=spec.input)
-        check.at_most("output_fits_texture", _texture(spec.output_shape), limits, at=anchor)
+        check.at_most("input_fits_texture", texture_extents(spec.input_shape), limits, at=spec.input)
+        check.at_most("output_fits_texture", texture_extents(spec.output_shape), limits, at=anchor)
 
         residual = check.optional("residual", self._residual, check, spec, user)
         scale = check.optional("residual_scale", self._scale, check, spec, residual) if residual else None
@@ -204,12 +205,6 @@ def _parameters(activation: Node) -> tuple[str, Any, Any]:
         return "leaky_relu", arguments(activation)["negative_slope"], 0.0
     bounds = Bounds.of(activation)
     return "clamp", bounds.low, bounds.high
-
-
-def _texture(shape: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """Extents (W, H, ceil(C/4)·N) of the texture that holds an [N, C, H, W] tensor, four channels a texel."""
-    n, c, h, w = shape
-    return w, h, (c + 3) // 4 * n
 
 
 def _called(node: Node) -> str:

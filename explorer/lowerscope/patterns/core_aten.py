@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch._ops import OpOverload
 from torch.fx import Node
@@ -10,6 +12,7 @@ from torch.utils import _pytree as pytree
 from lowerscope.check import Check, Condition
 from lowerscope.decompose import Decomposition, decomposes, decomposition
 from lowerscope.editor import Editor
+from lowerscope.fake_run import is_symbolic
 from lowerscope.functional import functional_twin, is_simple, later_readers, writes
 from lowerscope.ops import display_name
 from lowerscope.pattern import ANY, Declined, Kind, Match, Pattern, pattern
@@ -68,9 +71,12 @@ class CoreAten(Pattern):
         leaves = [leaf for leaf in pytree.arg_tree_leaves(*anchor.args, **anchor.kwargs) if isinstance(leaf, Node)]
         results = splice(found.graph, leaves, anchor, edit)
         if not isinstance(results, (tuple, list)):
+            _keep_symbols(anchor, results, edit)
             return results
         for part in _getitems(anchor):
-            edit.replace(part, results[part.args[1]])  # type: ignore[index]
+            result = results[part.args[1]]  # type: ignore[index]
+            _keep_symbols(part, result, edit)
+            edit.replace(part, result)
         return None
 
     def sentence(self, match: Match) -> str:
@@ -80,6 +86,13 @@ class CoreAten(Pattern):
         nodes = [] if match["in_place"] else match["found"].graph.nodes
         names = list(dict.fromkeys(display_name(n.target) for n in nodes if n.op == "call_function"))
         return f"{name} becomes {', '.join(names)}." if names else f"{name} does nothing here and goes."
+
+
+def _keep_symbols(old: Node, new: Any, edit: Editor) -> None:
+    """Let a number or size that is known only when the program runs keep the symbol by which later nodes know it."""
+    value = old.meta.get("val")
+    if is_symbolic(value) and isinstance(new, Node) and is_symbolic(new.meta.get("val")):
+        edit.set_value(new, value)
 
 
 def _getitems(node: Node) -> tuple[Node, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lowerscope.support import ort_webgpu
 from lowerscope.target import ProfileField, Target, add_target
 
 ORT_WEBGPU = add_target(
@@ -21,5 +22,6 @@ ORT_WEBGPU = add_target(
             ProfileField("channels_last", True, "whether the target was given the NHWC layout"),
         ),
         keeps=frozenset({"aten.hardsigmoid"}),
+        takes=ort_webgpu.TABLE,
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lowerscope.support import vulkan
 from lowerscope.target import ProfileField, Target, add_target
 
 _PROFILE = (
@@ -10,7 +11,9 @@ _PROFILE = (
     ProfileField("max_texture_depth", 2048, "largest extent of a 3-D texture along ceil(C/4) * N, in texels"),
 )
 
-VULKAN = add_target(Target("vulkan", "ExecuTorch's Vulkan delegate: fused operators on 3-D textures.", _PROFILE))
+VULKAN = add_target(
+    Target("vulkan", "ExecuTorch's Vulkan delegate: fused operators on 3-D textures.", _PROFILE, takes=vulkan.VULKAN)
+)
 
 WEBGPU = add_target(
     Target(
@@ -18,5 +21,6 @@ WEBGPU = add_target(
         "The Vulkan pipeline on the WebGPU runtime, which lacks the convolution with an epilogue.",
         _PROFILE,
         refused={"conv2d_with_epilogue": "webgpu does not implement conv2d.with_epilogue, so the target skips it"},
+        takes=vulkan.WEBGPU,
     )
 )

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from lowerscope.support import xnnpack
 from lowerscope.target import Target, add_target
+
+#: what the delegate has kernels for as a whole, and core ATen would take apart
+_WHOLE = ("max_pool2d", "prelu", "hardswish", "upsample_bilinear2d.vec")
 
 XNNPACK = add_target(
     Target(
         "xnnpack",
         "ExecuTorch's XNNPACK delegate: NHWC kernels on the CPU.",
-        keeps=frozenset({"aten.upsample_nearest2d.vec"}),  # upsample_nearest_x2 wants it whole
+        keeps=frozenset(
+            {"aten.upsample_nearest2d.vec", *(f"aten.{op}" for op in _WHOLE)}
+        ),  # upsample_nearest_x2 wants its op
+        takes=xnnpack.TABLE,
+        nhwc=True,
     )
 )

@@ -23,6 +23,7 @@ from tests.engine.nets import mixed
 from tests.engine.patterns.condition_cases import case, run_case
 
 PATTERN = "core_aten"
+aten = torch.ops.aten
 
 
 class Of(nn.Module):
@@ -221,3 +222,20 @@ def test_skipped_for_one_node_it_leaves_that_one():
     left = [n.name for n in lowering.program.graph.nodes if "hardswish" in str(n.target)]
     assert left == ["hardswish"]
     assert parity(both, lowering.program, oracle=False).agrees
+
+
+def test_numbers_that_are_known_only_when_it_runs_stay_apart():
+    def function(s, x, left, right):
+        return F.pad(x, [left.item(), right.item()])
+
+    args = (torch.randn(2, 5), torch.tensor(1), torch.tensor(3))
+    program = capture(Of(function), args)
+    lowering = lower(program, "qnn")
+    assert lowering.verdicts[PATTERN, "item"].outcome is Outcome.APPLIED
+    (padded,) = lowering.program.graph.find_nodes(op="call_function", target=aten.constant_pad_nd.default)
+    symbols = [str(node.meta["val"]) for node in padded.args[1]]
+    assert len(set(symbols)) == 2
+    assert symbols == [str(n.meta["val"]) for n in program.graph.nodes if n.target is aten.item.default]
+    lowering.program.exported_program.validate()
+    assert parity(program, lowering.program, oracle=False).agrees
+    assert lowering.program.exported_program.module()(*args).shape == (2, 9)

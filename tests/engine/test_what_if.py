@@ -1,0 +1,239 @@
+"""What if: every proposal was tried, is the smallest, and does what it says when a user makes the change."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from lowerscope.errors import UnknownNameError
+from lowerscope.pattern import REGISTRY, Declined, Kind, Match, Pattern, pattern
+from lowerscope.program import capture
+from lowerscope.session import Session
+from tests.cases import CASES
+from tests.engine.test_why import EPILOGUE, IMAGE, _shared, conv, session
+
+aten = torch.ops.aten
+
+
+def proposals(session: Session, pattern: str, node: str) -> dict[str, bool | None]:
+    return {s.says: s.same for s in session.what_if(pattern, node)}
+
+
+def applied(session: Session, pattern: str) -> int:
+    return int(session.patterns().loc[pattern, "applied"])  # type: ignore[arg-type]
+
+
+def test_a_second_user_that_reads_a_copy_is_no_second_user():
+    found = session(_shared, torch.randn(IMAGE), conv=conv())
+    assert proposals(found, EPILOGUE, "conv2d") == {
+        "'relu' were the only reader of 'convolution', the others reading a copy": True
+    }
+    changed = session(lambda s, x: (s.conv(x).relu(), s.conv(x).sigmoid()), torch.randn(IMAGE), conv=conv())
+    assert (applied(found, EPILOGUE), applied(changed, EPILOGUE)) == (0, 1)
+
+
+def test_alpha_of_the_second_operand():
+    found = session(lambda s, x: torch.add(x, s.conv(x), alpha=2), torch.randn(1, 4, 6, 6), conv=conv(4))
+    assert found.why_not(EPILOGUE, "conv2d").failed.name == "operand_order"  # type: ignore[union-attr]
+    assert proposals(found, EPILOGUE, "conv2d") == {
+        "weight and bias carried alpha": True,
+        "alpha were 1": False,
+        "the convolution were the first operand": False,
+    }
+    assert str(found.what_if(EPILOGUE, "conv2d")[0]) == ("would match if weight and bias carried alpha (same numbers)")
+    last = str(found.what_if(EPILOGUE, "conv2d")[-1])
+    assert "other numbers: Different numbers in out" in last
+
+
+def test_batch_1():
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(8, 3, 6, 6), conv=conv())
+    assert proposals(found, EPILOGUE, "conv2d") == {"the batch size were 1": None}
+    assert applied(session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv()), EPILOGUE) == 1
+
+
+def test_batch_1_is_not_proposed_where_the_program_has_its_size_written_in():
+    found = session(lambda s, x: s.conv(x.view(8, 3, 6, 6)).relu(), torch.randn(8, 108), conv=conv())
+    assert proposals(found, EPILOGUE, "conv2d") == {}
+
+
+def test_float16():
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv(), target="ort-webgpu")
+    assert "the program computed in float16" in proposals(found, "im2col_conv_activation", "conv2d")
+
+
+@pytest.mark.parametrize(
+    ("between", "name", "same"),
+    [
+        (lambda y: y.clone(), "'clone' (aten.clone)", True),
+        (lambda y: y[:, :, 1:], "'slice_1' (aten.slice.Tensor)", False),
+        (lambda y: y.permute(0, 1, 3, 2), "'permute' (aten.permute)", False),
+        (lambda y: y.to(torch.float64), "'to_copy' (aten._to_copy)", False),
+        (lambda y: y.view(1, 4, 36), "'view' (aten.view)", False),
+    ],
+)
+def test_what_stands_in_between(between, name, same):
+    found = session(lambda s, x: between(s.conv(x)).relu(), torch.randn(IMAGE), conv=conv())
+    assert applied(found, EPILOGUE) == 0
+    assert proposals(found, EPILOGUE, "conv2d") == {f"{name} did not stand in between": same}
+
+
+def test_a_pattern_that_is_off():
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv())
+    found.disable(EPILOGUE)
+    (only,) = found.what_if(EPILOGUE, "conv2d")
+    assert (only.says, only.same) == (f"{EPILOGUE} is on", True)
+    assert only.recipe is not None
+    found.recipe = only.recipe
+    assert applied(found, EPILOGUE) == 1
+
+
+def test_a_skip():
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv())
+    found.skip(node="relu")
+    assert found.why_not(EPILOGUE, "relu").headline == f"{EPILOGUE} at convolution: skipped by node relu"
+    (only,) = found.what_if(EPILOGUE, "relu")
+    assert only.says == "the skip of node relu is lifted"
+    assert only.recipe is not None
+    found.recipe = only.recipe
+    assert applied(found, EPILOGUE) == 1
+
+
+def test_a_pattern_that_took_the_nodes():
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv())
+    says = proposals(found, "conv_with_clamp", "conv2d")
+    assert says == {
+        f"{EPILOGUE} leaves its match at convolution alone": True,
+        f"{EPILOGUE} is off": True,
+    }
+    for suggestion in found.what_if("conv_with_clamp", "conv2d"):
+        other = Session(found.program, recipe=suggestion.recipe)
+        assert applied(other, "conv_with_clamp") == 1
+
+
+def test_a_device_with_larger_textures_and_no_more_than_it_takes():
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(1, 3, 6, 20000), conv=conv())
+    assert proposals(found, EPILOGUE, "conv2d") == {"the device has max_texture_width = 20000": True}
+
+
+def test_an_assertion_that_reads_the_value():
+    module, args, kwargs, shapes = CASES["b_noop_between_conv_and_bn"][0]()
+    found = Session(capture(module, args, kwargs, shapes))
+    missed = found.near_misses("fold_batch_norm").set_index("failed").loc["one_user"]
+    anchor, fault = str(missed["anchor"]), str(missed["fault"])
+    assert found.lowering.ledger.records[fault].target is aten._assert_tensor_metadata.default
+    says = proposals(found, "fold_batch_norm", anchor)
+    first = next(iter(says))
+    assert first == f"'{fault}' (aten._assert_tensor_metadata) did not read 'convolution_2'"
+    assert says[first] is True
+
+
+@pytest.fixture
+def own():
+    yield
+    for p in list(REGISTRY):
+        if p.yours:
+            REGISTRY.remove(p.name)
+
+
+def test_an_op_that_was_decomposed_is_proposed_to_be_kept(own):
+    @pattern("*", after=["core_aten"])
+    class Hardswish(Pattern):
+        """hardswish(x) = x · relu6(x + 3) / 6."""
+
+        name, kind, anchors = "own_hardswish", Kind.FUSION, (aten.hardswish.default,)
+        conditions = ()
+
+        def match(self, anchor, check):
+            return Match(anchor, (anchor,), anchor)
+
+        def rewrite(self, match, edit):
+            return edit.call(aten.silu.default, match.anchor.args[0])
+
+    found = session(lambda s, x: F.hardswish(s.conv(x)), torch.randn(IMAGE), conv=conv())
+    told = found.why_not("own_hardswish", "hardswish")
+    assert told.headline == "own_hardswish at hardswish: shadowed by core_aten"
+    assert "was decomposed in core_aten" in told.history[0]
+    (only,) = found.what_if("own_hardswish", "hardswish")
+    assert (only.says, only.same) == ("core_aten keeps aten.hardswish whole", False)
+    assert only.recipe is not None
+    found.recipe = only.recipe
+    assert applied(found, "own_hardswish") == 1
+
+
+def test_keeping_is_not_proposed_where_it_would_not_help():
+    found = session(lambda s, x: F.hardswish(s.conv(x)), torch.randn(IMAGE), conv=conv())
+    assert proposals(found, "conv_with_clamp", "hardswish") == {}
+
+
+def test_a_match_elsewhere_that_shares_a_node_proves_nothing():
+    def two(s, x):
+        y = s.conv(x)
+        return F.relu(s.other(x) + y), y.sigmoid()
+
+    found = session(two, torch.randn(IMAGE), conv=conv(), other=conv())
+    for suggestion in found.what_if(EPILOGUE, "conv2d"):
+        assert suggestion.recipe is None
+        assert "'conv" in suggestion.says or "reader" in suggestion.says
+
+
+def test_nothing_is_proposed_of_what_is_applied_or_declined_by_its_rewrite(own):
+    @pattern("*", after=["core_aten"])
+    class Never(Pattern):
+        """relu."""
+
+        name, kind, anchors, conditions = "never", Kind.FUSION, (aten.relu.default,), ()
+
+        def match(self, anchor, check):
+            return Match(anchor, (anchor,), anchor)
+
+        def rewrite(self, match, edit):
+            return Declined("never")
+
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv(), target="xnnpack")
+    assert found.what_if("fuse_activation", "conv2d") == []
+    assert found.why_not("never", "relu").headline == "never at relu: declined; never"
+    assert found.what_if("never", "relu") == []
+
+
+def test_the_session_and_its_lowering_are_as_before():
+    found = session(_shared, torch.randn(IMAGE), conv=conv())
+    lowering, history = found.lowering, found.can_undo
+    graph = str(found.program.graph)
+    found.what_if(EPILOGUE, "conv2d")
+    assert found.lowering is lowering
+    assert found.can_undo == history
+    assert str(found.program.graph) == graph
+
+
+def test_a_search_can_be_ended():
+    class Enough(Exception):
+        pass
+
+    from lowerscope.what_if import what_if
+
+    calls = []
+
+    def polled():
+        calls.append(1)
+        if len(calls) > 2:
+            raise Enough
+
+    found = session(_shared, torch.randn(IMAGE), conv=conv(), target="vulkan")
+    with pytest.raises(Enough):
+        what_if(found.lowering, EPILOGUE, "conv2d", polled)
+    assert applied(Session(found.program), "conv1d_as_conv2d") == 0
+
+
+def test_unknown_names():
+    found = session(_shared, torch.randn(IMAGE), conv=conv())
+    with pytest.raises(UnknownNameError, match="no pattern of target vulkan named"):
+        found.what_if("fuse_activation", "conv2d")
+    with pytest.raises(UnknownNameError, match="no node named"):
+        found.what_if(EPILOGUE, "conv3d_1")
+
+
+def test_a_linear_network_has_nothing_to_propose():
+    found = session(lambda s, x: s.l(x), torch.randn(2, 3), l=nn.Linear(3, 4))
+    assert found.what_if(EPILOGUE, "linear") == []
