@@ -16,6 +16,7 @@ from lowerscope.editor import Editor
 from lowerscope.ops import display_name
 from lowerscope.pattern import Kind, Match, Part, Pattern, pattern
 from lowerscope.patterns._activations import CLAMPING, Bounds
+from lowerscope.support.xnnpack import CONVOLUTION_DIMS
 
 _own = torch.ops.lowerscope_xnnpack
 
@@ -69,6 +70,7 @@ class FuseActivation(Pattern):
         Optional("view", Condition("view_one_user", "the view of a matrix product is its only user")),
         Condition("activation_follows", "a relu, hardtanh or clamp follows"),
         Condition("one_user", "the activation is the only user of what it is applied to"),
+        Either("sum", Condition("alpha_1", "alpha is 1, and so is beta: the backend's kernels scale no operand")),
         Condition("floating_point", "the result is floating-point"),
         Condition("bounds_literal", "its bounds are numbers, neither computed in the graph nor NaN"),
     )
@@ -84,7 +86,7 @@ class FuseActivation(Pattern):
         if anchor.target in _CONVOLUTIONS:
             check.way("convolution")
             dims = len(shape_of(arguments(anchor)["weight"]) or ()) - 2
-            check.one_of("dimensions", dims, (1, 2), at=anchor)
+            check.one_of("dimensions", dims, CONVOLUTION_DIMS, at=anchor)
         elif anchor.target in _PRODUCTS:
             view = check.optional("view", self._view, check, anchor)
         before = view.nodes[0] if view else anchor
@@ -99,6 +101,11 @@ class FuseActivation(Pattern):
         )
         assert found is not None
         check.one_user("one_user", before, wanted=found)
+        given = arguments(anchor)
+        factors = [given[name] for name in ("alpha", "beta") if name in given]
+        if factors:
+            check.way("sum")
+            check.that("alpha_1", all(f == 1 for f in factors), at=anchor, expected=1, actual=_one_or_all(factors))
         dtype = dtype_of(anchor)
         check.that(
             "floating_point", dtype is not None and dtype.is_floating_point, at=anchor, expected="floating-point",
@@ -167,6 +174,10 @@ def _spelled_out(anchor: Node, given: Sequence[Any]) -> list[Any]:
     spec = ConvSpec.of(anchor)
     lists = (list(spec.stride), list(spec.padding), list(spec.dilation), spec.transposed, list(spec.output_padding))
     return [spec.input, spec.weight, spec.bias, *lists, spec.groups]
+
+
+def _one_or_all(factors: Sequence[Any]) -> Any:
+    return factors[0] if len(factors) == 1 else tuple(factors)
 
 
 def _clamping_reader(node: Node) -> Node | None:

@@ -71,6 +71,12 @@ CONDITION_CASES = [
     case("activation_follows", passes=relu, fails=net(lambda y, s: y.sigmoid()), fault="sigmoid"),
     case("one_user", passes=relu, fails=net(lambda y, s: (y.relu(), y)), fault="output"),
     case(
+        "alpha_1",
+        passes=of(lambda x, y, s: torch.add(x, y, alpha=1).relu(), image(), image()),
+        fails=of(lambda x, y, s: torch.sub(input=x, other=y, alpha=3).relu(), image(), image()),
+        fault="sub",
+    ),
+    case(
         "floating_point",
         passes=of(lambda x, s: (x + x).relu()),
         fails=of(lambda x, s: (x + x).relu(), torch.arange(4)),
@@ -130,14 +136,12 @@ OPERATORS = {
     "linear without bias": of(lambda x, s: s.f(x).relu(), torch.randn(3, 4), f=nn.Linear(4, 5, bias=False)),
     "linear on a sequence": of(lambda x, s: s.f(x).relu(), sequence, f=nn.Linear(4, 5, bias=False)),
     "linear with bias on a sequence": of(lambda x, s: s.f(x).relu(), sequence, f=nn.Linear(4, 5)),
-    "addmm": of(lambda x, s: torch.addmm(s.b, x, s.w, beta=0.5, alpha=2).relu(), torch.randn(3, 4), w=WEIGHT, b=WEIGHT[0]),
+    "addmm": of(lambda x, s: torch.addmm(s.b, x, s.w).relu(), torch.randn(3, 4), w=WEIGHT, b=WEIGHT[0]),
     "add": of(lambda x, y, s: (x + y).relu(), image(), image()),
-    "add with alpha": of(lambda x, y, s: torch.add(x, y, alpha=0.5).relu(), image(), image()),
     "add in place": of(lambda x, y, s: (x.neg().add_(y)).relu(), image(), image()),
     "add a number": of(lambda x, s: (x + 0.5).relu()),
-    "add.Scalar": of(lambda x, s: torch.ops.aten.add.Scalar(x, 0.5, 2).relu()),
+    "add.Scalar": of(lambda x, s: torch.ops.aten.add.Scalar(x, 0.5).relu()),
     "sub": of(lambda x, y, s: (x - y).relu(), image(), image()),
-    "sub with alpha by keyword": of(lambda x, y, s: torch.sub(input=x, other=y, alpha=3).relu(), image(), image()),
     "sub a number": of(lambda x, s: (x - 0.5).relu()),
     "mul": of(lambda x, y, s: (x * y).relu(), image(), torch.randn(6, 5)),
     "mul by a number": of(lambda x, s: (x * 1.4142).relu()),
@@ -156,6 +160,26 @@ def test_operators(make, tmp_path):
     again = torch.export.load(tmp_path / "lowered.pt2")
     inputs = make()[1]
     assert torch.equal(again.module()(*inputs), lowering.program.exported_program.module()(*inputs))
+
+
+SCALED = {
+    "add": (of(lambda x, y, s: torch.add(x, y, alpha=0.5).relu(), image(), image()), 0.5),
+    "add.Scalar": (of(lambda x, s: torch.ops.aten.add.Scalar(x, 0.5, 2).relu()), 2),
+    "sub in place": (of(lambda x, y, s: x.neg().sub_(y, alpha=-1).relu(), image(), image()), -1),
+    "addmm": (of(lambda x, s: torch.addmm(s.b, x, s.w, beta=0.5).relu(), torch.randn(3, 4), w=WEIGHT, b=WEIGHT[0]), (1, 0.5)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "factors"), SCALED.values(), ids=SCALED)
+def test_a_scaled_sum_stays(make, factors):
+    program = program_of(make())
+    lowering = lower(program, "xnnpack")
+    (refused,) = [v for v in lowering.verdicts_of(PATTERN) if v.failed == "alpha_1"]
+    failure = refused.record.failure()
+    assert failure is not None
+    assert failure.actual == factors
+    assert "aten.relu" in ops_of(lowering)
+    assert_agrees(program, lowering)
 
 
 def test_a_linear_that_is_kept_whole_is_taken_too():
