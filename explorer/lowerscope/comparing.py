@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from lowerscope.frame import Table
 from lowerscope.lowering import Lowering, lower
 from lowerscope.recipe import Recipe
 from lowerscope.verdict import Outcome, Verdict
@@ -44,7 +45,7 @@ def compare(a: Any, b: Any, *, target: str | None = None, program: Any = None) -
                     "why": other.reason if other else _absent(verdict, second),
                 }
             )
-    return pd.DataFrame(rows, columns=pd.Index(_COLUMNS))
+    return Table(rows, columns=pd.Index(_COLUMNS))
 
 
 def _lowering(value: Any, target: str | None, program: Any) -> Lowering:

@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 
 from lowerscope.errors import LowerscopeError
+from lowerscope.frame import Table
 from lowerscope.lowering import Lowerer, Lowering
 from lowerscope.measure.ledger_counts import count_alive
 from lowerscope.measure.parity import parity
@@ -57,7 +58,7 @@ def conflicts_frame(lowering: Lowering) -> pd.DataFrame:
         if len(rows) < _MOST_TRIED:
             row.update(_flipped(lowerer, lowering, won, verdict))
         rows.append(row)
-    return pd.DataFrame(rows, columns=pd.Index(_COLUMNS))
+    return Table(rows, columns=pd.Index(_COLUMNS))
 
 
 def _why(order: list[str], won: Verdict, lost: Verdict) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from lowerscope.check import Entry, Status
+from lowerscope.frame import Table
 from lowerscope.sentences import failure_sentence, plain
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Explanation:
         columns = ["part", "status", "expected", "actual", "node", "says", "sentence"]
         rows = [{k: str(getattr(c, k) or "") for k in columns} for c in self.conditions]
         index = pd.Index([c.name for c in self.conditions], name="condition")
-        return pd.DataFrame(rows, columns=pd.Index(columns), index=index)
+        return Table(rows, columns=pd.Index(columns), index=index)
 
     def __str__(self) -> str:
         lines = [self.headline, *self.history]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import pandas as pd
 
 from lowerscope.explain import Explanation
+from lowerscope.frame import Table
 
 _RANK = ("applied", "error", "declined", "skipped", "shadowed", "disabled", "near miss", "nothing to fuse", "no anchor")
 
@@ -49,7 +50,7 @@ class Explanations(Sequence[Explanation]):
             }
             for e in self._items
         ]
-        return pd.DataFrame(rows, index=pd.Index([e.pattern for e in self._items], name="pattern"))
+        return Table(rows, index=pd.Index([e.pattern for e in self._items], name="pattern"))
 
     def __str__(self) -> str:
         parts = [str(e) if e.verdict not in ("no anchor",) else e.headline for e in self._items]

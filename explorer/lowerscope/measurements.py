@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from lowerscope.frame import Table
 from lowerscope.lowering import Lowerer, Lowering, lower
 from lowerscope.measure.blame import culprits
 from lowerscope.measure.by_step import lowering_errors
@@ -87,7 +88,7 @@ class Measurements:
 
         found: list[Step] = [keys[key] for key in culprits(keys, agrees_without, cancelled=cancelled)]
         rows = [(s.number, s.pattern, s.anchor, s.module, s.sentence) for s in found]
-        return pd.DataFrame(rows, columns=pd.Index(["step", "pattern", "anchor", "module", "sentence"]))
+        return Table(rows, columns=pd.Index(["step", "pattern", "anchor", "module", "sentence"]))
 
     def _skip_of_step(self, step: Step) -> Skip:
         return Skip(step.pattern, match=self.lowering.verdicts[step.pattern, step.anchor].origins)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from lowerscope.frame import Table
 from lowerscope.lowering import Lowering
 from lowerscope.sentences import difference, plain
 from lowerscope.verdict import Outcome, Verdict
@@ -37,7 +38,7 @@ def patterns_frame(lowering: Lowering) -> pd.DataFrame:
         row["note"] = stage.off
         rows.append(row)
     index = pd.Index([s.pattern for s in lowering.stages], name="pattern")
-    return pd.DataFrame(rows, index=index)
+    return Table(rows, index=index)
 
 
 def counted(lowering: Lowering) -> Counter[tuple[str, Outcome]]:
@@ -87,7 +88,7 @@ def reasons_frame(lowering: Lowering, pattern: str | None = None) -> pd.DataFram
             }
         )
     rows.sort(key=lambda r: -r["count"])
-    return pd.DataFrame(rows, columns=pd.Index(["count", "pattern", "condition", "sentence", "anchors"]))
+    return Table(rows, columns=pd.Index(["count", "pattern", "condition", "sentence", "anchors"]))
 
 
 def _blurred(key: tuple[str, str, str, str], actual: Any) -> tuple[str, str, str, str]:
@@ -123,4 +124,4 @@ def _frame(lowering: Lowering, verdicts: list[Verdict]) -> pd.DataFrame:
             }
         )
     columns = ["pattern", "anchor", "verdict", "passed", "of", "failed", "fault", "module", "nodes", "reason"]
-    return pd.DataFrame(rows, columns=pd.Index(columns))
+    return Table(rows, columns=pd.Index(columns))

@@ -130,6 +130,8 @@ class LatencyReport:
     def __str__(self) -> str:
         return self.sentence
 
+    __repr__ = __str__
+
 
 def latency(
     before: Program,

@@ -198,6 +198,8 @@ class ParityReport:
     def __str__(self) -> str:
         return "\n".join([self.sentence, *self.notes])
 
+    __repr__ = __str__
+
 
 def severity(verdict: str) -> int:
     """How bad a verdict is, from 0."""

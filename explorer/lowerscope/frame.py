@@ -1,0 +1,33 @@
+"""Tables as a reader wants them: sentences whole, lists short."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+
+_ITEMS_SHOWN = 3  #: of a list in a cell
+
+
+class Table(pd.DataFrame):
+    """A frame that shows its sentences whole, and of a list its first items; what it holds is a frame's like any other."""
+
+    @property
+    def _constructor(self) -> type[Table]:
+        return Table
+
+    def _repr_html_(self) -> str:
+        with pd.option_context("display.max_colwidth", None):
+            return pd.DataFrame(self.map(_shortened))._repr_html_()  # type: ignore[operator]
+
+    def __repr__(self) -> str:
+        with pd.option_context("display.max_colwidth", None):
+            return pd.DataFrame.__repr__(pd.DataFrame(self.map(_shortened)))
+
+
+def _shortened(value: Any) -> Any:
+    """A list as a reader wants it in a cell: three items, and how many more there are."""
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) for v in value):
+        return value
+    more = f" and {len(value) - _ITEMS_SHOWN} more" if len(value) > _ITEMS_SHOWN else ""
+    return ", ".join(value[:_ITEMS_SHOWN]) + more
