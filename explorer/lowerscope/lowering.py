@@ -27,7 +27,7 @@ from lowerscope.program import Program, as_program
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.snapshot import take_snapshot
 from lowerscope.stage import Stage, StageResult
-from lowerscope.target import Target, pipeline, target_of
+from lowerscope.target import Target, borrowed_fields, pipeline, target_of
 from lowerscope.verdict import Step, Verdict
 
 
@@ -218,7 +218,7 @@ class Lowerer:
         order = pipeline(recipe.target, recipe.insertions)
         names = [p.name for p in order]
         check_recipe(recipe, names)
-        profile = target.device(recipe)
+        profile = {**borrowed_fields(order, target), **target.device(recipe)}
         self.editor.profile = {**profile, "target": target.name, "keep": target.keeps | recipe.keep}
         plan = []
         for place, pattern in enumerate(order):

@@ -81,6 +81,12 @@ def target_of(name: str) -> Target:
     return TARGETS[name]
 
 
+def borrowed_fields(patterns: Sequence[Pattern], target: Target) -> dict[str, Any]:
+    """The device profile fields of the patterns that were put in from another target: that target's defaults."""
+    owners = [TARGETS[name] for p in patterns if target.name not in p.targets for name in p.targets if name in TARGETS]
+    return {f.name: f.default for owner in owners for f in owner.profile}
+
+
 def pipeline(target: str, insertions: Sequence[Insertion] = ()) -> list[Pattern]:
     """The patterns of a target in order: sorted by their declared constraints, then the insertions, one by one.
 

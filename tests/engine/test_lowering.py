@@ -14,8 +14,10 @@ from lowerscope.loading import load
 from lowerscope.lowering import Lowerer, lower
 from lowerscope.measure.counts import count_ops
 from lowerscope.measure.parity import parity
+from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program, capture
 from lowerscope.recipe import Recipe, Skip
+from lowerscope.target import pipeline
 from lowerscope.verdict import Outcome
 from sample_models import dsr
 from tests.engine.nets import mixed
@@ -255,3 +257,15 @@ def test_a_planted_variant_of_dsr_leaves_82_and_names_the_condition(variant, out
     assert [v.outcome for v in planted] == [outcome]
     assert lowering.ledger.records[planted[0].anchor].module == "detail.1.conv"
     assert parity(program, lowering.program, oracle=False).agrees
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_pattern_put_in_from_another_target_finds_the_fields_of_its_device(target):
+    here = {p.name for p in pipeline(target)}
+    foreign = [p.name for p in REGISTRY if not p.yours and p.name not in here]
+    assert foreign
+    lowerer = Lowerer(PROGRAM)
+    for name in foreign:
+        lowering = lowerer.lower(Recipe(target).insert(name))
+        assert not [v.reason for v in lowering.verdicts.values() if v.outcome is Outcome.ERROR], name
+        assert parity(PROGRAM, lowering.program, oracle=False).agrees, name

@@ -12,12 +12,15 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import nbformat
 from playwright.sync_api import Browser, BrowserContext, BrowserType, Page
 from playwright.sync_api import Error as PlaywrightError
+
+T = TypeVar("T")
 
 CHROMIUM = "/usr/bin/chromium"
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
@@ -306,3 +309,24 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def eventually(holds: Callable[[], bool], page: Page, seconds: float = 20.0) -> bool:
+    """Whether something comes to hold: a busy machine takes its time, and an idle one does not wait."""
+    end = time.monotonic() + seconds
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        page.wait_for_timeout(50)
+    return True
+
+
+def at_rest(read: Callable[[], T], page: Page, seconds: float = 20.0) -> T:
+    """What `read` gives once it has been the same for a while."""
+    end, last, same = time.monotonic() + seconds, read(), 0
+    while same < 4 and time.monotonic() < end:
+        page.wait_for_timeout(100)
+        now = read()
+        same = same + 1 if now == last else 0
+        last = now
+    return last

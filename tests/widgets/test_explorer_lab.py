@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from tests.widgets.lab import Lab
+from tests.widgets.lab import Lab, at_rest
 
 pytestmark = pytest.mark.browser
 
@@ -86,8 +86,8 @@ def travel(page: Page, node: str) -> None:
 
 
 def click_node(page: Page, node: str, button: str = "left") -> None:
-    page.wait_for_timeout(500)  # until the graph has come to rest
-    where = page.locator(".ls-root").evaluate("(root, node) => root.nodeRect(node)?.toJSON() ?? null", node)
+    rect = "(root, node) => root.nodeRect(node)?.toJSON() ?? null"
+    where = at_rest(lambda: page.locator(".ls-root").evaluate(rect, node), page)
     assert where is not None, f"{node} is not drawn"
     page.mouse.click(where["x"] + where["width"] / 2, where["y"] + where["height"] / 2, button=button)  # type: ignore[arg-type]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page
 
-from tests.widgets.lab import Lab
+from tests.widgets.lab import Lab, at_rest, eventually
 
 pytestmark = pytest.mark.browser
 
@@ -50,7 +50,7 @@ def shown_node(page: Page) -> str:
 
 
 def click_node(page: Page, node: str, button: Any = "left") -> None:
-    where = box(page, node)
+    where = at_rest(lambda: box(page, node), page)
     assert where is not None
     page.mouse.click(where["x"] + where["width"] / 2, where["y"] + where["height"] / 2, button=button)
 
@@ -89,15 +89,14 @@ def test_keys_are_the_widgets_while_it_has_focus_and_the_notebooks_otherwise(lab
 def test_a_module_closes_and_opens_where_it_was(page: Page) -> None:
     module = page.locator('.ls-mirror [aria-expanded="true"]').first
     path = module.get_attribute("data-module-path")
-    before = module.bounding_box()
+    before = at_rest(module.bounding_box, page)
     assert before is not None
     page.mouse.click(before["x"] + 10, before["y"] + 10)
     closed = page.locator(f'.ls-mirror [data-module-path="{path}"][aria-expanded="false"]')
     closed.wait_for(state="attached")
     page.keyboard.press("Enter")
     page.locator(f'.ls-mirror [data-module-path="{path}"][aria-expanded="true"]').wait_for(state="attached")
-    page.wait_for_timeout(600)  # until it has come to rest
-    after = page.locator(f'.ls-mirror [data-module-path="{path}"]').bounding_box()
+    after = at_rest(lambda: page.locator(f'.ls-mirror [data-module-path="{path}"]').bounding_box(), page)
     assert after is not None
     assert abs(after["x"] - before["x"]) < 2
     assert abs(after["y"] - before["y"]) < 2
@@ -109,8 +108,7 @@ def test_colours_follow_the_theme_at_once(lab: Lab, page: Page) -> None:
     light = root.evaluate(PIXEL)
     lab.theme("dark")
     page.wait_for_function("document.querySelector('.ls-root').classList.contains('ls-dark')")
-    page.wait_for_timeout(300)
-    assert root.evaluate(PIXEL) != light
+    assert eventually(lambda: root.evaluate(PIXEL) != light, page)
 
 
 # The colour in the middle of the first module's header.
@@ -152,11 +150,11 @@ def test_shown_twice_it_stays_in_step_and_closing_frees_both(lab: Lab, page: Pag
 def test_the_wheel_zooms_at_the_cursor_and_a_drag_pans(page: Page) -> None:
     node = shown_node(page)
     click_node(page, node)
-    before = box(page, node)
+    before = at_rest(lambda: box(page, node), page)
     assert before is not None
     page.mouse.wheel(0, -200)
-    page.wait_for_timeout(300)
-    zoomed = box(page, node)
+    assert eventually(lambda: box(page, node) != before, page)
+    zoomed = at_rest(lambda: box(page, node), page)
     assert zoomed is not None
     assert zoomed["width"] > before["width"] * 1.1
     middle = before["x"] + before["width"] / 2
@@ -168,7 +166,7 @@ def test_the_wheel_zooms_at_the_cursor_and_a_drag_pans(page: Page) -> None:
     page.mouse.down()
     page.mouse.move(x + 50, y - 40, steps=5)
     page.mouse.up()
-    panned = box(page, node)
+    panned = at_rest(lambda: box(page, node), page)
     assert panned is not None
     assert abs(panned["x"] - zoomed["x"] - 50) < 1
     assert abs(panned["y"] - zoomed["y"] + 40) < 1
