@@ -115,6 +115,19 @@ def test_the_tensors_are_those_that_torch_opens(saved: Path) -> None:
     torch.testing.assert_close(mine, theirs, rtol=0, atol=0)
 
 
+def test_infinity_and_nan_are_numbers(tmp_path: Path) -> None:
+    class Net(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+            masked = x.masked_fill(x > 0, -torch.inf).clamp(-torch.inf, torch.inf)
+            return masked, torch.nan_to_num(masked.masked_fill(x < -1, torch.nan), torch.inf)
+
+    x = torch.tensor([-2.0, -0.5, 1.0])
+    path = capture(Net(), (x,)).save(tmp_path / "net.pt2")
+    loaded = load(path).exported_program.module()(x)
+    torch.testing.assert_close(loaded, Net()(x), equal_nan=True)
+    assert str(loaded[0].tolist()) == "[-2.0, -0.5, -inf]"
+
+
 def test_tied_weights_stay_one_tensor(tmp_path: Path) -> None:
     torch.export.save(exported("tied"), tmp_path / "m.pt2")
     state = load(tmp_path / "m.pt2").exported_program.state_dict

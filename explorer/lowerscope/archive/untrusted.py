@@ -78,6 +78,12 @@ def _free(text: str) -> None:
     """Text that nothing evaluates: it is shown, or it is a literal that is written with `repr`."""
 
 
+def _number(text: str) -> None:
+    """A float that JSON has no number for."""
+    if text not in ("Infinity", "-Infinity", "NaN"):
+        raise Refused(f"has the number {text[:80]!r}, which is none")
+
+
 def _target(text: str) -> None:
     if status(text) is Status.REFUSED:
         raise Refused(f"calls {text[:80]!r}, which is no operator that a file may call")
@@ -186,6 +192,11 @@ _CHECKS: dict[str, _Check] = {
     "source_fn_stack": _sources,
     "as_string": _free,
     "as_strings": _free,
+    "as_float": _number,
+    "as_floats": _number,
+    "as_float_lists": _number,
+    "real": _number,
+    "imag": _number,
     "torch_version": _free,
     "class_fqn": _path,
     "fqn": _attributes,
