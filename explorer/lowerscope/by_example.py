@@ -129,9 +129,12 @@ def pattern_from(
     where: functions of {argument name: the fx node or literal it met} -> bool; each is a condition of that function's
     name. name: default, the search function's. Registering a name again replaces the pattern. Returns the pattern.
 
-    RecipeError: a function cannot be traced, gives more than one tensor, or computes nothing; or the name is taken.
+    RecipeError: the search function cannot be traced, gives more than one tensor, computes nothing, or is a lambda and
+    no name is given; or the name is taken.
     """
-    title = name or search_fn.__name__
+    title = name or getattr(search_fn, "__name__", "<unnamed>")
+    if title.startswith("<"):
+        raise RecipeError("a search function that is a lambda has no name to go by: give the pattern one with name=")
     graph, constants = _traced(search_fn, example_inputs, title)
     calls = [n for n in graph.nodes if n.op == "call_function"]
     output = _output(graph)
@@ -183,7 +186,7 @@ def _traced(
         )
     try:
         program = capture(_Function(function).eval(), tuple(inputs), name=title)
-        # core ATen alone: what a search function says is looked for as it is
+        # core ATen with its constants folded, as the pattern meets a program: what is searched for is else looked for as it is
         recipe = Recipe(next(iter(TARGETS)))
         lowered = lower(program, recipe.disable(*_others(recipe.target))).program
     except LowerscopeError as error:
@@ -199,7 +202,7 @@ def _traced(
 def _others(target: str) -> list[str]:
     from lowerscope.target import pipeline
 
-    return [p.name for p in pipeline(target) if p.name != "core_aten"]
+    return [p.name for p in pipeline(target) if p.name not in ("core_aten", "fold_constants")]
 
 
 def _named_as_arguments(graph: Graph, function: Callable[..., Any], program: Any) -> None:

@@ -21,7 +21,7 @@ class Table(pd.DataFrame):
             return pd.DataFrame(self.map(_shortened))._repr_html_()  # type: ignore[operator]
 
     def __repr__(self) -> str:
-        with pd.option_context("display.max_colwidth", None):
+        with pd.option_context("display.max_colwidth", None, "display.max_columns", None):
             return pd.DataFrame.__repr__(pd.DataFrame(self.map(_shortened)))
 
 

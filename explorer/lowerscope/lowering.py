@@ -276,7 +276,10 @@ class Lowerer:
 
 
 def lower(program: Any, recipe: Recipe | str) -> Lowering:
-    """Lower a program (Program, ExportedProgram or path) by a recipe, or by a target's defaults, afresh."""
+    """Lower a program (Program, ExportedProgram or path) by a recipe, or by a target's defaults, afresh.
+
+    LoadError: the path cannot be opened. UnknownNameError: the target, or a pattern of the recipe, is not known.
+    """
     return Lowerer(as_program(program)).lower(Recipe(recipe) if isinstance(recipe, str) else recipe)
 
 

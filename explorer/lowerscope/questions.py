@@ -128,7 +128,10 @@ class Questions:
         return conflicts_frame(self.lowering)
 
     def expect(self, counts: Mapping[str, int]) -> None:
-        """Raise AssertionError, with the explanations of what is missing, unless each pattern is applied so many times."""
+        """Raise AssertionError, with the explanations of what is missing, unless each pattern is applied so many times.
+
+        UnknownNameError: the target has no such pattern.
+        """
         applied = tables.counted(self.lowering)
         said = []
         for name, wanted in counts.items():

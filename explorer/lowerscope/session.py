@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import MethodType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch.fx import Node
 
@@ -20,9 +20,6 @@ from lowerscope.program import Program, as_program
 from lowerscope.questions import Questions, name_of
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.target import pipeline, target_of
-
-if TYPE_CHECKING:
-    pass
 
 
 class Session(Questions, Measurements):
@@ -98,7 +95,10 @@ class Session(Questions, Measurements):
         self._go(self.recipe.enable(*self.known_patterns(names)), f"{_listed(names)} on")
 
     def only(self, name: str) -> None:
-        """Switch every other fusion, fold and decomposition off; what brings the program into form stays on."""
+        """Switch every other fusion, fold and decomposition off; what brings the program into form stays on.
+
+        UnknownNameError: the target has no such pattern.
+        """
         self.known_patterns([name])
         others = [p.name for p in pipeline(self.target, self.recipe.insertions) if p.name not in (name, "core_aten")]
         self._go(self.recipe.enable(name).disable(*others), f"only {name}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch.fx import Node
 
 from lowerscope.check import Check, Failed, PartFailed, Record
@@ -316,10 +319,16 @@ def _path_back(leaving: Sequence[Node], taken: set[Node], output: Node) -> Node 
     return None
 
 
+#: Where the code of a pattern that a user wrote does not lie.
+_NOT_THE_USERS = tuple(str(Path(package).parent) + os.sep for package in (__file__, torch.__file__))
+
+
 def _place_of(error: BaseException) -> str:
     """An exception in a pattern as one sentence: what, and the line of the pattern where it arose."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [f for f in frames if f.name in ("match", "rewrite", "is_anchor", "sentence")] or frames
+    # a `where` of the user's is called from a match of ours: its line, not that of the call
+    own = [f for f in frames if not f.filename.startswith(_NOT_THE_USERS)]
+    own = own or [f for f in frames if f.name in ("match", "rewrite", "is_anchor", "sentence")] or frames
     place = own[-1] if own else None
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     where = f" at line {place.lineno} of {place.filename.rpartition('/')[2]}: {place.line}" if place else ""

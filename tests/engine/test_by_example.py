@@ -1,0 +1,301 @@
+"""Patterns by example: what they take, what they say of what they do not, and what happens when a user's function fails."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from lowerscope import capture, pattern_from
+from lowerscope.errors import RecipeError
+from lowerscope.explain import ConditionRow
+from lowerscope.measure.counts import count_ops
+from lowerscope.pattern import REGISTRY
+from lowerscope.session import Session
+
+NAME = "by_example"
+IMAGE = (1, 3, 8, 8)
+WEIGHTS = (torch.randn(4, 3, 3, 3), torch.randn(4))
+
+
+@pytest.fixture(autouse=True)
+def forget():
+    """Forget the patterns that a test has made."""
+    yield
+    for known in list(REGISTRY):
+        if known.yours:
+            REGISTRY.remove(known.name)
+
+
+class _Of(nn.Module):
+    def __init__(self, function, **members):
+        super().__init__()
+        self._function = function
+        for name, value in members.items():
+            if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def forward(self, *inputs):
+        return self._function(self, *inputs)
+
+
+def _session(function, *inputs: torch.Tensor, **members) -> Session:
+    """The program `function(members, *inputs)` on ethos-u, which has no fusions of its own that could be first."""
+    return Session(capture(_Of(function, **members).eval(), inputs), "ethos-u")
+
+
+def _verdict(session: Session, anchor: str | None = None) -> str:
+    found = session.matches(NAME)
+    return (found if anchor is None else found[found.anchor == anchor]).verdict.item()
+
+
+def _failed(session: Session) -> ConditionRow:
+    failed = session.why_not(NAME, session.near_misses(NAME).anchor.item()).failed
+    assert failed is not None
+    return failed
+
+
+def _unary(search, replace=torch.neg, **options):
+    return pattern_from(search, replace, [torch.randn(2, 3)], name=NAME, **options)
+
+
+# ---------------------------------------------------------------- what it takes
+def test_a_match_becomes_what_the_replacement_computes():
+    pattern_from(
+        lambda x, w, b: F.relu(F.conv2d(x, w, b)),
+        lambda x, w, b: F.conv2d(x, w, b).clamp(min=0),
+        [torch.randn(IMAGE), *WEIGHTS],
+        name=NAME,
+    )
+    session = _session(lambda s, x: F.relu(s.conv(x)), torch.randn(IMAGE), conv=nn.Conv2d(3, 4, 3))
+    assert _verdict(session) == "applied"
+    after = count_ops(session.lowering.program)
+    assert "aten.relu" not in " ".join(after)
+    assert any(op.startswith("aten.clamp") for op in after)
+    assert session.parity().verdict.item() in ("equal", "close")
+    session.expect({NAME: 1})
+
+
+@pytest.mark.parametrize("function", [lambda s, x: x + x * 2, lambda s, x: x * 2 + x, lambda s, x: 2 * x + x])
+def test_operands_of_a_commutative_op_are_tried_in_both_orders(function):
+    _unary(lambda x: x + x * 2, lambda x: x * 3)
+    session = _session(function, torch.randn(2, 3))
+    assert _verdict(session) == "applied"
+    assert session.parity().verdict.item() in ("equal", "close")
+
+
+def test_operands_of_other_ops_keep_their_order():
+    _unary(lambda x: x.exp() - x.sin())
+    assert _verdict(_session(lambda s, x: x.exp() - x.sin(), torch.randn(2, 3))) == "applied"
+    assert _verdict(_session(lambda s, x: x.sin() - x.exp(), torch.randn(2, 3))) != "applied"
+
+
+def test_an_add_with_an_alpha_does_not_commute():
+    _unary(lambda x: torch.add(x.exp(), x.sin(), alpha=2))
+    assert _verdict(_session(lambda s, x: torch.add(x.exp(), x.sin(), alpha=2), torch.randn(2, 3))) == "applied"
+    assert _verdict(_session(lambda s, x: torch.add(x.sin(), x.exp(), alpha=2), torch.randn(2, 3))) != "applied"
+
+
+# ---------------------------------------------------------------- literals
+@pytest.mark.parametrize(
+    ("wanted", "given", "equal"),
+    [
+        (2, 2.0, True),
+        (2.0, 2, True),
+        (2.0, 2.5, False),
+        (0.0, -0.0, False),
+        (-0.0, -0.0, True),
+        (math.nan, math.nan, True),
+        (math.nan, 1.0, False),
+        (math.inf, math.inf, True),
+        (math.inf, -math.inf, False),
+    ],
+)
+def test_literals_are_compared(wanted, given, equal):
+    _unary(lambda x: x.sin() * wanted)
+    session = _session(lambda s, x: x.sin() * given, torch.randn(2, 3))
+    assert (_verdict(session) == "applied") is equal
+    if not equal:
+        failed = _failed(session)
+        assert failed.name.startswith("node_mul")
+        assert (failed.expected, failed.actual) == (f"other = {wanted}", f"other = {given}")
+
+
+@pytest.mark.parametrize(("held", "equal"), [(2.0, True), (3.0, False)])
+def test_a_constant_of_the_program_is_the_literal_that_it_holds(held, equal):
+    pattern_from(lambda x: x.sin() * torch.tensor(2.0), torch.neg, [torch.randn(2, 3)], name=NAME)
+    session = _session(lambda s, x: x.sin() * s.scale, torch.randn(2, 3), scale=torch.tensor(held))
+    assert (_verdict(session) == "applied") is equal
+
+
+def test_a_stride_is_a_literal():
+    pattern_from(
+        lambda x, w, b: F.relu(F.conv2d(x, w, b)),
+        lambda x, w, b: F.conv2d(x, w, b).clamp(min=0),
+        [torch.randn(IMAGE), *WEIGHTS],
+        name=NAME,
+    )
+    session = _session(lambda s, x: F.relu(s.conv(x)), torch.randn(IMAGE), conv=nn.Conv2d(3, 4, 3, stride=2))
+    failed = _failed(session)
+    assert (failed.name, failed.node) == ("node_convolution", "convolution")
+    assert (failed.expected, failed.actual) == ("stride = [1, 1]", "stride = [2, 2]")
+
+
+@pytest.mark.parametrize(
+    ("search", "function"),
+    [
+        (lambda x: F.gelu(x.sin()), lambda s, x: F.gelu(x.sin(), approximate="tanh")),
+        (lambda x: x.sin() + x.exp(), lambda s, x: torch.add(x.sin(), x.exp(), alpha=2)),
+        (lambda x: x.sin().clamp(min=0.0), lambda s, x: x.sin().clamp(min=0.0, max=1.0)),
+        (lambda x: x.sin().sum(1), lambda s, x: x.sin().sum(1, keepdim=True)),
+    ],
+)
+def test_an_argument_that_the_example_does_not_name_has_its_default_and_is_no_wildcard(search, function):
+    pattern_from(search, search, [torch.randn(2, 3)], name=NAME)
+    session = _session(function, torch.randn(2, 3))
+    failed = _failed(session)
+    assert failed.name.startswith("node_")
+    assert " = " in failed.expected
+
+
+# ---------------------------------------------------------------- structure
+def test_a_value_that_somebody_else_reads_escapes_and_the_reader_is_named():
+    _unary(lambda x: x.sin().exp())
+
+    def function(s, x):
+        y = x.sin()
+        return y.exp(), y.cos()
+
+    session = _session(function, torch.randn(2, 3))
+    failed = _failed(session)
+    assert (failed.name, failed.node) == ("no_escape", "cos")
+    assert failed.actual == "'sin' is read by 'cos' too"
+
+
+def test_an_extra_node_in_between_is_named():
+    _unary(lambda x: x.sin().exp())
+    session = _session(lambda s, x: x.sin().neg().exp(), torch.randn(2, 3))
+    failed = _failed(session)
+    assert (failed.name, failed.node) == ("node_sin", "neg")
+    assert "extra node in between" in failed.sentence
+
+
+def test_another_op_is_named_with_the_one_expected():
+    _unary(lambda x: x.sin().cos().exp())
+    session = _session(lambda s, x: x.tanh().cos().exp(), torch.randn(2, 3))
+    failed = _failed(session)
+    assert (failed.name, failed.node) == ("node_sin", "tanh")
+    assert (failed.expected, failed.actual) == ("aten.sin", "aten.tanh")
+
+
+def test_an_anchor_that_nothing_of_the_pattern_feeds_is_no_near_miss():
+    _unary(lambda x: x.sin().exp())
+    session = _session(lambda s, x: x.tanh().exp(), torch.randn(2, 3))
+    assert _verdict(session) == "nothing to fuse"
+
+
+def test_an_argument_that_is_read_twice_is_one_value():
+    _unary(lambda x: x.sin() * x)
+    session = _session(lambda s, x, y: x.sin() * y, torch.randn(2, 3), torch.randn(2, 3))
+    assert _verdict(session) == "near miss"
+    assert _verdict(_session(lambda s, x, y: x.sin() * x, torch.randn(2, 3), torch.randn(2, 3))) == "applied"
+
+
+@pytest.mark.parametrize(
+    ("image", "option", "kind"),
+    [
+        (torch.randn(2, 3, 4), "any_rank", "rank"),
+        (torch.randn(2, 3, dtype=torch.float64), "any_dtype", "dtype"),
+    ],
+)
+def test_rank_and_dtype_are_the_examples_unless_lifted(image, option, kind):
+    _unary(lambda x: x.sin().exp())
+    missed = _failed(_session(lambda s, x: x.sin().exp(), image))
+    assert kind in missed.sentence
+    _unary(lambda x: x.sin().exp(), lambda x: x.sin().exp() + 0, **{option: True})
+    assert _verdict(_session(lambda s, x: x.sin().exp(), image)) == "applied"
+
+
+# ---------------------------------------------------------------- the user's functions
+def test_where_is_a_condition_of_the_functions_name():
+    def wide_enough(bound):
+        """it has more than four columns"""
+        return bound["x"].meta["val"].shape[1] > 4
+
+    _unary(lambda x: x.sin().exp(), where=[wide_enough])
+    narrow = _failed(_session(lambda s, x: x.sin().exp(), torch.randn(2, 3)))
+    assert (narrow.name, narrow.says) == ("wide_enough", "it has more than four columns")
+    assert _verdict(_session(lambda s, x: x.sin().exp(), torch.randn(2, 5))) == "applied"
+
+
+def test_an_exception_in_where_is_a_verdict_with_its_line_and_the_others_go_on():
+    def asks_for_too_much(bound):
+        return bound["weight"] is not None
+
+    _unary(lambda x: x.sin().exp(), where=[asks_for_too_much])
+    pattern_from(lambda x: x.cos().tanh(), lambda x: x.tanh().cos(), [torch.randn(2, 3)], name="another")
+    session = _session(lambda s, x: x.sin().exp() + x.cos().tanh(), torch.randn(2, 3))
+    assert _verdict(session) == "error"
+    reason = session.matches(NAME).reason.item()
+    assert "KeyError: 'weight'" in reason
+    line = asks_for_too_much.__code__.co_firstlineno + 1
+    assert f"line {line}" in reason
+    assert session.patterns().applied["another"] == 1
+
+
+def test_an_exception_in_the_replacement_declines_in_its_words():
+    def only_for_two_rows(x):
+        if x.shape[0] != 2:
+            raise ValueError("two rows, please")
+        return x.exp()
+
+    _unary(lambda x: x.sin().exp(), only_for_two_rows)
+    session = _session(lambda s, x: x.sin().exp(), torch.randn(5, 3))
+    assert _verdict(session) == "declined"
+    assert "ValueError: two rows, please" in session.matches(NAME).reason.item()
+    assert session.parity().verdict.item() == "equal"
+
+
+@pytest.mark.parametrize("replace", [lambda x: x.exp().sum(1), lambda x: x.exp().double()])
+def test_a_replacement_of_another_shape_or_dtype_is_declined_and_changes_nothing(replace):
+    _unary(lambda x: x.sin().exp(), replace)
+    session = _session(lambda s, x: x.sin().exp(), torch.randn(2, 3))
+    assert _verdict(session) == "declined"
+    assert "the replacement gives torch.float" in session.matches(NAME).reason.item()
+    assert count_ops(session.lowering.program) == count_ops(session.lowering.before)
+
+
+def test_defining_it_again_replaces_it_in_a_session_that_is_open():
+    _unary(lambda x: x.sin().exp(), torch.neg)
+    session = _session(lambda s, x: x.sin().exp(), torch.randn(2, 3))
+    assert "aten.neg" in " ".join(count_ops(session.lowering.program))
+    _unary(lambda x: x.sin().exp(), torch.abs)
+    assert "aten.abs" in " ".join(count_ops(session.lowering.program))
+    assert [p.name for p in REGISTRY if p.yours] == [NAME]
+
+
+@pytest.mark.parametrize(
+    ("search", "options", "says"),
+    [
+        (lambda x: x, {"name": NAME}, "computes nothing"),
+        (lambda x: (x.sin(), x.cos()), {"name": NAME}, "gives several values"),
+        (lambda x: x.sin() if x.sum() > 0 else x, {"name": NAME}, "cannot be traced"),
+        (lambda x: x.sin(), {"name": "fold_batch_norm"}, "give yours another name"),
+        (lambda x: x.sin(), {}, "name="),
+    ],
+)
+def test_what_cannot_be_a_pattern_is_refused_in_a_sentence(search, options, says):
+    known = REGISTRY.names()
+    with pytest.raises(RecipeError, match=says):
+        pattern_from(search, torch.neg, [torch.randn(2, 3)], **options)
+    assert REGISTRY.names() == known
+
+
+def test_example_inputs_are_tensors():
+    with pytest.raises(RecipeError, match="a sequence of tensors"):
+        pattern_from(torch.sin, torch.cos, [2.0], name=NAME)  # type: ignore[list-item]

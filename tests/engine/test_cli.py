@@ -1,0 +1,178 @@
+"""The command line, run as a user runs it: what it prints, its exit codes, its JSON, and its help."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from lowerscope import cli
+from lowerscope.session import Session
+
+MODEL = "model.pt2"
+
+
+class _Net(nn.Module):
+    """A convolution with its relu, and one whose result is read twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 4, 3), nn.Conv2d(4, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = self.second(F.relu(self.first(x)))
+        return F.relu(y), F.sigmoid(y)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where `MODEL` is."""
+    folder = tmp_path_factory.mktemp("cli")
+    torch.manual_seed(0)
+    torch.export.save(torch.export.export(_Net().eval(), (torch.randn(1, 3, 8, 8),)), folder / MODEL)
+    return folder
+
+
+def _lowerscope(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "2", "COLUMNS": "200"}
+    command = [sys.executable, "-m", "lowerscope.cli", *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_report_prints_patterns_operators_and_parity(folder):
+    run = _lowerscope(folder, "report", MODEL)
+    assert run.returncode == 0, run.stderr
+    assert "conv2d_with_epilogue" in run.stdout
+    assert "et_vk.conv2d.with_epilogue" in run.stdout
+    assert "\nout" in run.stdout.replace("[", "")
+
+
+def test_report_as_json_says_what_the_session_says(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert cli.main(["report", MODEL, "--json", "--disable", "conv2d_with_epilogue"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert set(said) == {"program", "target", "recipe", "patterns", "operators", "parity"}
+    session = Session(MODEL)
+    session.disable("conv2d_with_epilogue")
+    assert said["recipe"] == session.recipe.as_dict()
+    assert said["patterns"]["conv2d_with_epilogue"]["would"] == 1
+    assert said["patterns"]["conv_with_clamp"]["applied"] == session.patterns().applied["conv_with_clamp"] == 1
+    assert said["operators"]["total"]["after"] == session.op_counts().after["total"]
+    assert [row["verdict"] for row in said["parity"]] == session.parity().verdict.tolist()
+
+
+def test_report_leaves_a_skipped_pattern_out(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert cli.main(["report", MODEL, "--json", "--skip-pattern", "conv2d_with_epilogue"]) == 0
+    assert json.loads(capsys.readouterr().out)["patterns"]["conv2d_with_epilogue"]["applied"] == 0
+
+
+def test_report_ends_with_3_when_the_numbers_differ(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    frame = Session(MODEL).parity()
+    monkeypatch.setattr(cli.Session, "parity", lambda self: frame.assign(verdict="different"))
+    assert cli.main(["report", MODEL]) == 3
+    assert "different" in capsys.readouterr().out
+
+
+def test_why_prints_the_explanation(folder):
+    run = _lowerscope(folder, "why", MODEL, "conv2d_with_epilogue", "conv2d_1")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == str(Session(folder / MODEL).why_not("conv2d_with_epilogue", "conv2d_1"))
+    assert "[one_user @ sigmoid]" in run.stdout
+
+
+def test_why_as_json_names_the_condition_and_the_node(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert cli.main(["why", MODEL, "conv2d_with_epilogue", "conv2d_1", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["verdict"], said["node"], said["anchor"]) == ("near miss", "conv2d_1", "convolution_1")
+    failed = [row for row in said["conditions"] if row["status"] == "failed"]
+    assert [(row["condition"], row["node"]) for row in failed] == [("one_user", "sigmoid")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["report", "absent.pt2"], "absent.pt2"),
+        (["report", MODEL, "--target", "vulcan"], "'vulkan'"),
+        (["report", MODEL, "--disable", "conv2d_epilogue"], "'conv2d_with_epilogue'"),
+        (["report", MODEL, "--skip-pattern", "conv2d_epilogue"], "'conv2d_with_epilogue'"),
+        (["why", MODEL, "conv2d_with_epilog", "conv2d"], "'conv2d_with_epilogue'"),
+        (["why", MODEL, "conv2d_with_epilogue", "conv_2d"], "'conv2d'"),
+        (["export-html", MODEL, "--output", "absent/model.html"], "absent"),
+        (["lab", "absent.pt2"], "absent.pt2"),
+    ],
+)
+def test_what_cannot_be_done_ends_with_1_and_one_sentence(folder, monkeypatch, capsys, arguments, named):
+    monkeypatch.chdir(folder)
+    assert cli.main(arguments) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("lowerscope: ")
+    assert named in said.err
+    assert said.err.count("\n") == 1
+    assert not said.out
+
+
+@pytest.mark.parametrize("arguments", [[], ["fuse"], ["report"], ["why", MODEL], ["report", MODEL, "--fast"]])
+def test_wrong_usage_ends_with_2(folder, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(folder)
+    with pytest.raises(SystemExit) as ended:
+        cli.main(arguments)
+    assert ended.value.code == 2
+    assert "usage: lowerscope" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["report", "why", "export-html", "lab"])
+def test_help_has_an_example_that_parses_and_the_exit_codes(capsys, command):
+    with pytest.raises(SystemExit) as ended:
+        cli.main([command, "--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    example = said.partition("example:\n")[2].splitlines()[0].split()
+    assert example[:2] == ["lowerscope", command]
+    assert cli._parser().parse_args(example[1:]).command == command
+    assert "exit codes:" in said
+    assert all(f"\n  {code}  " in said for code in (0, 1, 2))
+
+
+def test_export_html_writes_one_file_and_says_what_it_holds(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    assert cli.main(["export-html", MODEL, "--output", "shown.html"]) == 0
+    assert capsys.readouterr().out.startswith("wrote shown.html: ")
+    assert "<html" in (folder / "shown.html").read_text()[:2000]
+
+
+@pytest.mark.parametrize("option", [[], ["--no-browser"]])
+def test_lab_opens_a_fresh_notebook_with_the_model(folder, tmp_path, monkeypatch, option):
+    called = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cli.subprocess, "call", lambda command: called.append(command) or 7)
+    assert cli.main(["lab", str(folder / MODEL), "--target", "qnn", *option]) == 7
+    (command,) = called
+    assert command[1:3] == ["-m", "jupyterlab"]
+    assert command[4:] == option
+    notebook = json.loads(Path(command[3]).read_text())
+    source = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
+    assert str(folder / MODEL) in source
+    assert "qnn" in source
+    compile(source, "the notebook", "exec")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(folder):
+    command = f"{sys.executable} -m lowerscope.cli report {MODEL} | head -1"
+    run = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", command], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert run.returncode == 0
+    assert run.stdout.startswith("model for vulkan")
+    assert not run.stderr
