@@ -129,6 +129,7 @@ class Surroundings(Protocol):
     def is_constant(self, node: Node) -> bool: ...
     def constant_value(self, node: Node) -> torch.Tensor: ...
     def module_of(self, node: Node) -> str: ...
+    def noted_of(self, node: Node) -> Any: ...
 
 
 class HasNodes(Protocol):
@@ -299,6 +300,10 @@ class Check:
     def module(self, node: Node) -> str:
         """The module path that `node` was traced in."""
         return self._around.module_of(node)
+
+    def noted(self, node: Node) -> Any:
+        """What the pattern's `anchors_in` has noted about an anchor, None for nothing."""
+        return self._around.noted_of(node)
 
     def _plain(self, value: Any) -> Any:
         if type(value) in _PLAIN_TYPES:

@@ -5,7 +5,7 @@ What an `Editor` builds on. Nothing outside the Editor changes a graph.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from lowerscope.errors import RewriteError
 from lowerscope.fake_run import FakeRunner
 from lowerscope.graph_copy import copy_node, keep_name
 from lowerscope.ledger import EdgeRecord, Ledger, NodeRecord, Ref, module_stack, sub_graph_paths
-from lowerscope.pattern import Match
+from lowerscope.pattern import Match, Pattern
 from lowerscope.program import Program
 from lowerscope.subgraph_constants import outer_operand
 
@@ -50,6 +50,9 @@ class GraphState:
         self.new_constants: dict[str, NewConstant] = {}
         self.profile: Mapping[str, Any] = {}
         self.skipped: Callable[[str, Node], str | None] = lambda id, node: None
+        self.skipped_matches: frozenset[tuple[str, ...]] = frozenset()  #: of the stage at work, by their original nodes
+        self.noted: dict[str, Any] = {}  #: what a pattern's `anchors_in` found out for its matches, by anchor id
+        self.made_by: dict[int, Pattern] = {}  #: step -> the pattern that it is of
         self.memo: dict[Any, Any] = {}
         self._prefix: dict[Graph, str] = {}
         self._operands: dict[str, Node] = {}  # sub-graph placeholder id -> the node outside that it stands for
@@ -123,6 +126,15 @@ class GraphState:
     def module_of(self, node: Node) -> str:
         """The module path that the node was traced in."""
         return self.ledger.records[self.id_of(node)].module
+
+    def noted_of(self, node: Node) -> Any:
+        """What the pattern at work has noted about an anchor, None for nothing."""
+        return self.noted.get(self.id_of(node))
+
+    def origins(self, ids: Iterable[str]) -> tuple[str, ...]:
+        """The ids of the original nodes that nodes come from, sorted: by these a match is known."""
+        ledger = self.ledger
+        return tuple(sorted({o for id in ids for o in (ledger.origin(id) if id in ledger.parents else (id,))}))
 
     def _constant_name(self, node: Node) -> str | None:
         while node.op == "placeholder":

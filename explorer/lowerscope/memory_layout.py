@@ -130,10 +130,11 @@ class _Walk(Generic[N]):
         for node in order:
             if node in self.inside:
                 self._visit(node)
+            elif not self.graph.reads(node):
+                if stored_nhwc(self.graph.value(node)):
+                    self.plan.nhwc.add(node)
             elif self.plan.nhwc:
                 self._leave(node)
-            elif stored_nhwc(self.graph.value(node)) and not self.graph.reads(node):
-                self.plan.nhwc.add(node)
         return self.plan
 
     def _visit(self, node: N) -> None:
@@ -144,10 +145,11 @@ class _Walk(Generic[N]):
             return
         elif op in WANT_NHWC:
             first = reads[0]
-            if rank_of(self.graph.value(first)) == 4:
+            if rank_of(self.graph.value(first)) == 4 == rank_of(self.graph.value(node)):
                 self._need_nhwc(first, node)
-                if rank_of(self.graph.value(node)) == 4:
-                    self.plan.nhwc.add(node)
+                self.plan.nhwc.add(node)
+            else:
+                self._need_nchw(reads, node)
         elif self._follows(op):
             self._follow(node, reads)
         else:
@@ -157,7 +159,11 @@ class _Walk(Generic[N]):
         return op not in _ORDERED_IN_1_5_1 if self.naive else op in FOLLOW or not op
 
     def _follow(self, node: N, reads: Sequence[N]) -> None:
-        if not any(r in self.plan.nhwc for r in reads):
+        in_nhwc = [r for r in reads if r in self.plan.nhwc]
+        if not in_nhwc:
+            return
+        if not self.naive and len(reads) > 1 and all(is_single(self.graph.value(r)) for r in in_nhwc):
+            self.plan.dragged[node] = in_nhwc[0], "it has one element, and so takes no part in the decision"
             return
         drag = self._drag_naively(reads, node) if self.naive else self._drag(reads, node)
         if drag is not None:
@@ -167,7 +173,7 @@ class _Walk(Generic[N]):
         self.plan.nhwc.add(node)
         for operand in reads:
             rank = rank_of(self.graph.value(operand))
-            if _is_single(self.graph.value(operand)) and not self.naive:
+            if is_single(self.graph.value(operand)) and not self.naive:
                 continue
             if self.graph.is_constant(operand):  # packed ahead of time, in whichever layout it is read
                 if rank < 4:
@@ -183,7 +189,7 @@ class _Walk(Generic[N]):
         for operand in reads:
             value = self.graph.value(operand)
             rank = rank_of(value)
-            if _is_single(value) or rank == 4:
+            if is_single(value) or rank == 4:
                 continue
             if rank > 4 or rank < 0:
                 return operand, "it has no layout"
@@ -218,7 +224,9 @@ class _Walk(Generic[N]):
 
     def _need_nchw(self, reads: Iterable[N], reader: N) -> None:
         for value in dict.fromkeys(reads):
-            if value in self.plan.nhwc:
+            # what the program itself keeps in NHWC is read as such, by views that would not fit another order
+            own = not self.naive and stored_nhwc(self.graph.value(value))
+            if value in self.plan.nhwc and not own:
                 self.plan.to_nchw.setdefault(value, []).append(reader)
 
     def _leave(self, reader: N) -> None:
@@ -256,6 +264,6 @@ def op_of(target: Any) -> str:
     return target.name() if isinstance(target, OpOverload) else ""
 
 
-def _is_single(value: Any) -> bool:
+def is_single(value: Any) -> bool:
     """Whether a tensor has one element."""
     return isinstance(value, torch.Tensor) and all(isinstance(s, int) and s == 1 for s in value.shape)

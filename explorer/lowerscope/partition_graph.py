@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, TypeVar
 
 from torch._ops import OpOverload
+from torch.fx import Node
 
 from lowerscope.arguments import aten
 from lowerscope.ledger import NodeRecord
@@ -21,7 +22,8 @@ from lowerscope.memory_layout import gives_number, op_of
 
 N = TypeVar("N", bound=Hashable)
 
-_MOVES_AXES = frozenset({aten.permute.default, aten.t.default, aten.transpose.int})
+#: what only moves a constant's axes leaves it a constant
+MOVES_AXES = frozenset({aten.permute.default, aten.t.default, aten.transpose.int})
 
 
 def ranks(order: Sequence[N], readers: Callable[[N], Iterable[N]], delegated: Callable[[N], bool]) -> dict[N, int]:
@@ -72,7 +74,7 @@ class RecordGraph:
         if not isinstance(reference, str):
             return False
         record = self.records.get(reference)
-        while record is not None and record.target in _MOVES_AXES and record.inputs:
+        while record is not None and record.target in MOVES_AXES and record.inputs:
             record = self.records.get(record.inputs[0])
         return record is not None and record.id in self.constants
 
@@ -106,12 +108,12 @@ class RecordGraph:
         return frozenset(r.args[1] for r in found)
 
 
-def is_getitem(record: NodeRecord) -> bool:
+def is_getitem(record: NodeRecord | Node) -> bool:
     """Whether a node takes one output out of an op with several."""
     return record.op == "call_function" and getattr(record.target, "__name__", "") == "getitem"
 
 
-def has_effect(record: NodeRecord) -> bool:
+def has_effect(record: NodeRecord | Node) -> bool:
     """Whether a node runs though nothing reads it."""
     return record.op == "output" or (isinstance(record.target, OpOverload) and _op_has_effect(record.target))
 

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
+from lowerscope.delegated import delegates
 from lowerscope.errors import RecipeError
 from lowerscope.ledger import NodeRecord
 from lowerscope.lowering import Lowering
@@ -21,15 +22,12 @@ from lowerscope.measure.counts import is_operator, node_op_name
 from lowerscope.memory import no_garbage_collection
 from lowerscope.memory_layout import is_transpose, op_of, plan
 from lowerscope.partition_graph import RecordGraph, is_getitem, ranks
-from lowerscope.pattern import Kind
 from lowerscope.program import Program
 from lowerscope.support.table import Site
 from lowerscope.verdict import Outcome
 
 When = Literal["before", "after"]
 
-#: kinds of pattern whose match the backend takes as one; a user's own pattern is judged by the table
-_DELEGATING = frozenset({Kind.FUSION, Kind.DECOMPOSITION, Kind.LOWERING, Kind.LAYOUT})
 _WOULD_HAVE = {
     Outcome.DISABLED: "{0} would take it, but is off",
     Outcome.SKIPPED: "{0} leaves it alone: {1}",
@@ -132,7 +130,7 @@ def _partitioned(lowering: Lowering, when: When) -> Partitions:
     records, made_whole = lowering.core, set()
     if when == "after":
         records = {id: r for id, r in lowering.ledger.records.items() if r.died is None}
-        made_whole = {s.number for s in lowering.steps if _delegates(lowering, s.pattern)}
+        made_whole = {s.number for s in lowering.steps if delegates(lowering.rule(s.pattern))}
     graph = RecordGraph.of(records, lowering.source.constants)
     reasons = _judge(lowering, graph, made_whole)
 
@@ -143,18 +141,16 @@ def _partitioned(lowering: Lowering, when: When) -> Partitions:
     groups: dict[tuple[str, int], list[str]] = {}
     for id in graph.order:
         if delegated(id):
-            groups.setdefault((graph.records[id].prefix, rank[id]), []).append(id)
+            record = graph.records[id]
+            # a value that leaves its region is transposed back there
+            leaves = op_of(record.target) == "lowerscope_xnnpack::to_nchw" and delegated(record.inputs[0])
+            groups.setdefault((record.prefix, rank[record.inputs[0] if leaves else id]), []).append(id)
     layout_on = when == "after" and any(s.pattern == "channels_last" and not s.off for s in lowering.stages)
     regions = [_region(lowering, graph, groups[key], layout_on) for key in sorted(groups, key=lambda k: (k[0], -k[1]))]
     outside = {id: r for id, r in reasons.items() if r is not None and is_operator(graph.records[id])}  # type: ignore[arg-type]
     if when == "after":
         outside = {id: _with_pattern(lowering, id, reason) for id, reason in outside.items()}
     return Partitions(tuple(regions), outside)
-
-
-def _delegates(lowering: Lowering, name: str) -> bool:
-    rule = lowering.rule(name)
-    return rule is not None and rule.kind in _DELEGATING and name != "core_aten" and not rule.yours
 
 
 def _judge(lowering: Lowering, graph: RecordGraph, made_whole: set[int]) -> dict[str, str | None]:
@@ -206,7 +202,7 @@ def _with_pattern(lowering: Lowering, id: str, reason: str) -> str:
     """The reason, and what the pattern that could have helped says."""
     for stage in lowering.stages:
         verdict = lowering.verdicts.get((stage.pattern, id))
-        if verdict is not None and verdict.outcome in _WOULD_HAVE and _delegates(lowering, stage.pattern):
+        if verdict is not None and verdict.outcome in _WOULD_HAVE and delegates(stage.rule):
             return f"{reason}; {_WOULD_HAVE[verdict.outcome].format(stage.pattern, verdict.reason)}"
     return reason
 

@@ -58,6 +58,7 @@ class Stage:
         self.switched_off = switched_off  # "disabled", or what skips the whole pattern
         self.skipped_matches = {s.match: s for s in skips if s.match is not None and s.pattern == pattern.name}
         self.result = StageResult(pattern.name, editor.mark())
+        editor.skipped_matches, editor.noted = frozenset(self.skipped_matches), {}
         self._later = _by_op(later)
         self._pending: set[str] = set()  # anchors whose turn is still to come
         self._rivals: dict[str, tuple[_Found, tuple[str, str]]] = {}  # what they would have matched, and who took it
@@ -179,6 +180,7 @@ class Stage:
             editor.undo_to(mark)
             self._give(id, Outcome.DECLINED, found, reason=replacement.reason)
             return []
+        editor.made_by[editor.step] = pattern
         result = editor.id_of(replacement) if replacement is not None else (made[-1] if made else output)
         self.result.steps.append(
             Step(editor.step, pattern.name, id, sentence, module, tuple(gone), tuple(made), output, result)
@@ -239,8 +241,7 @@ class Stage:
         )  # fmt: skip
 
     def _origins(self, nodes: Iterable[str]) -> tuple[str, ...]:
-        ledger = self.editor.ledger
-        return tuple(sorted({o for id in nodes for o in (ledger.origin(id) if id in ledger.parents else (id,))}))
+        return self.editor.origins(nodes)
 
     def _new_anchors(self, made: Sequence[str]) -> list[str]:
         nodes = [self.editor.nodes[id] for id in made if id in self.editor.nodes]

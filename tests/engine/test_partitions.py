@@ -233,6 +233,8 @@ def test_what_merely_feeds_a_match_is_not_delegated_with_it():
     assert {lowering.ledger.records[id].target.name() for id in after.delegated} == {
         "aten::cat",
         "lowerscope_xnnpack::depth_to_space_2d",
+        "lowerscope_xnnpack::to_nhwc",
+        "lowerscope_xnnpack::to_nchw",
     }
 
 

@@ -93,7 +93,10 @@ def _stride_1(site: Site) -> str | None:
 
 
 def _no_cropping(site: Site) -> str | None:
-    return f"it crops: pads {site.given['pad']}" if any(p < 0 for p in site.given["pad"]) else None
+    pads = site.given["pad"]
+    if not all(isinstance(p, int) for p in pads):
+        return "its pads are not known ahead of time"
+    return f"it crops: pads {pads}" if any(p < 0 for p in pads) else None
 
 
 def _keeps_order(site: Site) -> str | None:

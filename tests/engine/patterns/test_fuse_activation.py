@@ -18,6 +18,7 @@ from lowerscope.verdict import Outcome
 from tests.cases import CASES
 from tests.engine.patterns.condition_cases import case, lowered, program_of, run_case
 from tests.engine.patterns.vulkan_nets import assert_agrees, calls_of, image, net, ops_of, relu, verdict_of
+from tests.engine.patterns.xnnpack_nets import WITHOUT_LAYOUT
 
 PATTERN = "fuse_activation"
 INF = math.inf
@@ -192,7 +193,7 @@ def test_a_linear_that_is_kept_whole_is_taken_too():
 def test_conv_relu_hardtanh_is_exact():
     """The range of the second activation does not overwrite that of the first: the difference would be 1.0."""
     program = program_of(net(lambda y, s: F.hardtanh(F.relu(y), -1, 1))())
-    lowering = lower(program, "xnnpack")
+    lowering = lower(program, WITHOUT_LAYOUT)
     (call,) = calls_of(lowering, "xnnpack.conv_with_range")
     assert (call["output_min"], call["output_max"]) == (0.0, 1.0)
     steps = [s for s in lowering.steps if s.pattern == PATTERN]
@@ -209,7 +210,7 @@ def test_conv_relu_hardtanh_is_exact():
 
 def test_stacked_on_a_shared_first_activation_stays():
     program = program_of(net(lambda y, s: (lambda r: (F.hardtanh(r), r))(F.relu(y)))())
-    lowering = lower(program, "xnnpack")
+    lowering = lower(program, WITHOUT_LAYOUT)
     assert ops_of(lowering) == ["xnnpack.conv_with_range", "aten.hardtanh"]
     assert verdict_of(lowering, PATTERN, "conv_with_range").failed == "one_user"
     assert_agrees(program, lowering)
@@ -219,7 +220,7 @@ def test_stacked_on_a_shared_first_activation_stays():
 def test_cases(name):
     module, args, _, _ = CASES[name][0]()
     program = program_of((module, args))
-    lowering = lower(program, "xnnpack")
+    lowering = lower(program, WITHOUT_LAYOUT)
     assert not CLAMPS & set(ops_of(lowering))
     assert torch.equal(lowering.program.exported_program.module()(*args), module(*args))
 

@@ -26,7 +26,14 @@ from lowerscope.target import pipeline
 from lowerscope.verdict import Outcome
 from tests.engine.patterns.condition_cases import case, program_of, run_case
 from tests.engine.patterns.vulkan_nets import assert_agrees, calls_of, net, ops_of, verdict_of
-from tests.engine.patterns.xnnpack_nets import applied, counts_of, lowered_exactly, many, transposed_left
+from tests.engine.patterns.xnnpack_nets import (
+    WITHOUT_LAYOUT,
+    applied,
+    counts_of,
+    lowered_exactly,
+    many,
+    transposed_left,
+)
 
 PATTERN = "polyphase_conv_transpose"
 SAMPLES = Path(__file__).parents[3] / "sample_models"
@@ -266,7 +273,7 @@ def test_other_dtypes(conv, dtype):
 # ------------------------------------------------------------------ what it becomes
 def test_dense_is_one_convolution_of_all_phases():
     program = program_of(up(DENSE_2D)())
-    lowering = lower(program, "xnnpack")
+    lowering = lower(program, WITHOUT_LAYOUT)
     assert counts_of(lowering) == {"aten.convolution": 1, DEPTH_TO_SPACE: 1, "aten.slice.Tensor": 2}
     (call,) = calls_of(lowering, "aten.convolution")
     assert tuple(call["weight"].meta["val"].shape) == (4 * 3, 4, 2, 2)
@@ -296,7 +303,7 @@ def test_equal_pads_are_the_convolutions_own_and_unequal_ones_are_shared():
 def test_sixteen_phases_in_1d_take_at_most_27_nodes():
     conv = nn.ConvTranspose1d(8, 8, 32, stride=16, padding=8, groups=8)
     program = program_of((conv, (torch.randn(1, 8, 6),)))
-    lowering = lower(program, "xnnpack")
+    lowering = lower(program, WITHOUT_LAYOUT)
     ops = counts_of(lowering)
     assert ops["aten.convolution"] == 16
     assert (ops["aten.unsqueeze"], ops["aten.squeeze.dims"], ops["aten.cat"]) == (1, 1, 1)

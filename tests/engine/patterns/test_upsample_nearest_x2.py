@@ -21,7 +21,7 @@ from lowerscope.target import TARGETS, pipeline
 from lowerscope.verdict import Outcome
 from tests.engine.patterns.condition_cases import case, program_of, run_case
 from tests.engine.patterns.vulkan_nets import ops_of, verdict_of
-from tests.engine.patterns.xnnpack_nets import applied
+from tests.engine.patterns.xnnpack_nets import WITHOUT_LAYOUT, applied
 
 PATTERN = "upsample_nearest_x2"
 BECOMES = ["aten.cat", "xnnpack.depth_to_space_2d"]
@@ -78,7 +78,7 @@ def test_condition(case):
 )
 def test_each_spelling_of_twice_is_taken_and_exact(f):
     program = program_of(call(f)())
-    lowering = lower(program, "xnnpack")
+    lowering = lower(program, WITHOUT_LAYOUT)
     assert (applied(lowering, PATTERN), ops_of(lowering)) == (1, BECOMES)
     lowering.program.exported_program.validate()
     assert parity(program, lowering.program).verdict == "equal"
@@ -123,7 +123,7 @@ def between(first, second, readers=1):
 
 def test_between_quantized_values_the_one_in_the_middle_carries_their_parameters():
     program = program_of(between((0.05, 3), (0.05, 3))())
-    lowering = lower(program, "xnnpack")
+    lowering = lower(program, WITHOUT_LAYOUT)
     pair = ["quantized_decomposed.quantize_per_tensor", "quantized_decomposed.dequantize_per_tensor"]
     assert ops_of(lowering) == [*pair, BECOMES[0], *pair, BECOMES[1], *pair]
     calls = [n for n in lowering.program.graph.nodes if "quantize_per_tensor" in str(n.target)]
@@ -153,7 +153,7 @@ def test_numbers(batch, channels, height, width, dtype, channels_last):
     if channels_last:
         x = x.to(memory_format=torch.channels_last)
     program = program_of(call(lambda x: F.interpolate(x, scale_factor=2), x)())
-    lowering = lower(program, "xnnpack")
+    lowering = lower(program, WITHOUT_LAYOUT)
     assert (applied(lowering, PATTERN), ops_of(lowering)) == (1, BECOMES)
     assert torch.equal(lowering.program.exported_program.module()(x), F.interpolate(x, scale_factor=2))
 

@@ -14,6 +14,9 @@ from lowerscope.ops import display_name
 from lowerscope.program import Program, capture
 from lowerscope.recipe import Recipe
 
+#: the patterns without the transposes that a layout puts around what they make
+WITHOUT_LAYOUT = Recipe("xnnpack").disable("channels_last")
+
 
 class Many(nn.Module):
     """Each module on an input of its own."""
