@@ -75,6 +75,9 @@ def unchanged(module: torch.nn.Module) -> Iterator[None]:
 
 def _reason(error: Exception) -> str:
     text = str(error)
+    # dynamo puts its own words first, and what was raised within far behind: got RuntimeError("...")
+    within = re.search(r"""got \w+\((["'])(.+?)\1\)""", text, re.DOTALL)
+    text = within[2] if within else text
     line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     # The first sentence: a full stop inside a name or a number ends none.
     sentence = re.split(r"(?<=[\w)\]>'`])[.!](?:\s|$)", line, maxsplit=1)[0]

@@ -71,7 +71,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """The error for a ``kind`` ("target", "pattern", "node", ...) called ``name`` that is not among ``known``."""
     names = list(dict.fromkeys(known))
     if not names:
-        return UnknownNameError(f"there is no {kind} named {name!r}: there are no {kind}s here to choose from")
+        return UnknownNameError(f"there is no {kind} named {name!r}: there is none at all to choose from")
     nearest = closest(name, names)
     if len(names) == 1:
         return UnknownNameError(f"there is no {kind} named {name!r}: use {nearest[0]!r}, the only one there is")

@@ -269,7 +269,7 @@ def test_inputs_in_every_usual_form():
         (torch.zeros(3, 3), "has shape [3, 3] and the program takes [2, 3]"),
         (torch.zeros(2, 3, dtype=torch.float64), "dtype torch.float64"),
         ("x", "is a tensor, not str"),
-        (5, "cannot be a int"),
+        (5, "cannot be of type int"),
         ([], "holds no batch"),
     ],
 )

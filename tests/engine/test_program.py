@@ -373,7 +373,7 @@ def test_as_program(program: Program) -> None:
 @pytest.mark.parametrize(
     ("known", "said"),
     [
-        ([], "there is no pattern named 'conv': there are no patterns here to choose from"),
+        ([], "there is no pattern named 'conv': there is none at all to choose from"),
         (["relu"], "there is no pattern named 'conv': use 'relu', the only one there is"),
         (["relu", "conv2d"], "there is no pattern named 'conv': use one of 'conv2d', 'relu'"),
         (
@@ -392,3 +392,18 @@ def test_unknown_names_the_closest_first(known: list[str], said: str) -> None:
 def test_errors_are_also_what_python_code_expects() -> None:
     assert issubclass(RecipeError, ValueError)
     assert issubclass(UnknownNameError, (KeyError, LowerscopeError))
+
+
+def test_what_was_raised_within_dynamo_is_what_the_error_says():
+    class Branches(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = torch.nn.Conv2d(3, 4, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cond(x.sum() > 0, lambda y: self.conv(y), lambda y: self.conv(y).sum(), (x,))
+
+    with pytest.raises(CaptureError, match="Branches cannot be exported") as caught:
+        capture(Branches(), (torch.randn(1, 3, 8, 8),))
+    assert "fake tensor call" not in str(caught.value)
+    assert "cond" in str(caught.value)

@@ -446,3 +446,23 @@ def test_recipes_of_all_targets_take_plain_skips_along(image):
     told = answers.of("fuse_activation")
     assert told.verdict in ("skipped", "nothing to fuse", "near miss")
     assert Recipe("xnnpack").skips == ()
+
+
+def test_what_if_of_a_node_that_loading_has_taken_apart_is_answered():
+    model = nn.Sequential(conv(), nn.BatchNorm2d(4))
+    found = Session(torch.export.export(model.train(), (torch.randn(2, 3, 6, 6),)), "xnnpack")
+    failed = found.why_not("fold_batch_norm", "batch_norm").failed
+    assert failed is not None
+    assert failed.name == "not_training"
+    assert found.what_if("fold_batch_norm", "batch_norm") == []
+
+
+def test_a_float16_change_is_judged_by_the_oracle_and_not_by_rounding(image):
+    found = session(
+        lambda s, x: s.conv(x).relu(), torch.randn(1, 8, 6, 6).half(), target="ort-webgpu", conv=conv(8, 8).half()
+    )
+    found.set_profile(vendor="nvidia")
+    suggested = found.what_if("im2col_conv_activation", "convolution")
+    assert suggested
+    assert all(s.same for s in suggested)
+    assert repr(suggested[0]) == str(suggested[0])

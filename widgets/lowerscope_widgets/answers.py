@@ -71,7 +71,7 @@ def explanation(found: Explanation) -> dict[str, Any]:
         "verdict": found.verdict,
         "reason": found.reason,
         "passed": found.passed,
-        "total": len(found.conditions),
+        "total": found.total,
         "conditions": [
             {
                 "name": row.name,

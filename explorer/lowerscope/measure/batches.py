@@ -87,7 +87,7 @@ def _given(program: Program, inputs: Any) -> Iterator[Batch]:
         return
     if not isinstance(inputs, Iterable):
         kind = type(inputs).__name__
-        raise MeasureError(f"inputs cannot be a {kind}: give a tensor, a tuple, a dict or an iterable of batches")
+        raise MeasureError(f"inputs cannot be of type {kind}: give a tensor, a tuple, a dict or an iterable of batches")
     empty = True
     for index, batch in enumerate(inputs):
         empty = False

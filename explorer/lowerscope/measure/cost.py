@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch.utils import _pytree as pytree
 
+from lowerscope.frame import Table
 from lowerscope.measure.batches import flatten
 from lowerscope.measure.counts import effective_target, node_op_name, operators
 from lowerscope.measure.sizes import resolve, symbols_of
@@ -119,7 +120,7 @@ def cost_table(before: Program, after: Program, sizes: Mapping[str, int] | None 
     for figure in FIGURES:
         for label, frame in (("before", old), ("after", new)):
             columns[f"{figure}_{label}"] = frame[figure].reindex(index, fill_value=0)
-    return pd.DataFrame(columns, index=index).astype("int64")
+    return Table(columns, index=index).astype("int64")
 
 
 class _Unsized(Exception):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 import torch
 
+from lowerscope.frame import Table
 from lowerscope.measure.compare import (
     CLOSE,
     DIFFERENT,
@@ -171,7 +172,7 @@ class ParityReport:
         records = [self._record(row) for row in self.rows]
         index = pd.Index([row.output for row in self.rows], name="output")
         columns = list(records[0]) if records else list(self._record(ParityRow.of("", Comparison(EQUAL), "")))
-        return pd.DataFrame(records, index=index, columns=columns)
+        return Table(records, index=index, columns=columns)
 
     def _record(self, row: ParityRow) -> dict[str, object]:
         record: dict[str, object] = {

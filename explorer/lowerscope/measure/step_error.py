@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pandas as pd
 
+from lowerscope.frame import Table
 from lowerscope.measure.compare import Comparison
 from lowerscope.measure.report import severity
 
@@ -84,7 +85,7 @@ def step_frame(errors: Sequence[StepError]) -> pd.DataFrame:
     """A row per rewrite, the guiltiest first: step, before, after, verdict, isolated_* and propagated_* figures."""
     records = [_record(error) for error in sorted(errors, key=lambda error: error.guilt, reverse=True)]
     columns = list(_record(StepError(0, "", "")))
-    return pd.DataFrame(records, columns=columns)
+    return Table(records, columns=pd.Index(columns))
 
 
 def _record(error: StepError) -> dict[str, Any]:
