@@ -89,7 +89,7 @@ def build(
     kind: str = "conv", layout: str = "nchw", realistic: bool = False, padded: bool = False
 ) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     """The quantized network and its input; see `float_model`. Needs the extra ``quantize``."""
-    from .static_int8 import quantize
+    from lowerscope.static_int8 import quantize
 
     model, args = float_model(kind, layout, realistic, padded)
     return quantize(model, args), args

@@ -47,7 +47,7 @@ def build(mode: str = "static8") -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
         raise ValueError(f"there is no mode {mode!r} of quantized_mlp: use one of {', '.join(MODES)}")
     model, args = float_model()
     if mode == "static8":
-        from .static_int8 import quantize
+        from lowerscope.static_int8 import quantize
 
         return quantize(model, args), args
     return _with_torchao(model, mode), args

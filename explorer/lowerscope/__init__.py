@@ -19,6 +19,7 @@ from lowerscope.loading import load
 from lowerscope.lowering import Lowering, lower
 from lowerscope.pattern import ANY, REGISTRY, Declined, Kind, Match, Part, Pattern, pattern
 from lowerscope.program import Program, capture
+from lowerscope.quantizing import quantize
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.session import Session
 from lowerscope.target import TARGETS, ProfileField, Target, add_target
@@ -54,6 +55,7 @@ __all__ = [
     "lower",
     "pattern",
     "pattern_from",
+    "quantize",
 ]
 
 

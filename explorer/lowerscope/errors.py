@@ -36,6 +36,10 @@ class CaptureError(LowerscopeError):
     """A module that torch.export cannot turn into an exported program."""
 
 
+class QuantizeError(LowerscopeError):
+    """A module that is not quantized: no kernel for the mode, nothing to quantize, or torchao is missing."""
+
+
 class UnknownNameError(LowerscopeError, KeyError):
     """A target, pattern, node or operator of a name that does not exist."""
 

@@ -16,6 +16,7 @@ from lowerscope.measure.counts import count_ops, op_counts
 from lowerscope.measure.latency import LatencyReport, latency
 from lowerscope.measure.ledger_counts import count_alive
 from lowerscope.measure.parity import ParityReport, parity
+from lowerscope.measure.quantization import quantization_error
 from lowerscope.measure.step_error import step_frame
 from lowerscope.program import Program
 from lowerscope.recipe import Skip
@@ -54,6 +55,15 @@ class Measurements:
         recipe = lowering.recipe
         options.setdefault("relower", lambda program: lower(program, recipe).program)
         return parity(lowering.before, lowering.program, inputs, **options)
+
+    def quantization_error(self, float_program: Program, inputs: Any = None) -> pd.DataFrame:
+        """What quantizing itself has cost, next to which parity is what the lowering costs: SQNR of each layer in dB.
+
+        float_program: the program of the module before it was quantized. The table, a row for each operator of it that the
+        session's program has too, and for each output: see `lowerscope.measure.quantization.quantization_error`.
+        MeasureError: the programs have no operator in common, or one cannot be run.
+        """
+        return quantization_error(float_program, self.program, inputs)
 
     def parity_by_step(self, inputs: Any = None, **options: Any) -> pd.DataFrame:
         """The error of each rewrite, the guiltiest first: alone on the original's values, and as it has come together.

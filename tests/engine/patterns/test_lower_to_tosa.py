@@ -299,7 +299,8 @@ def test_products_and_sums_of_any_scales_and_zero_points(scales, zero_points, mu
 )
 def test_a_float_program_stays_and_says_that_it_is_not_quantized(make):
     lowering = lowered(make, "ethos-u")
-    found = lowering.verdicts_of(PATTERN)
+    found = list(lowering.verdicts_of(PATTERN))
+    assert found
     assert {(v.outcome, v.failed) for v in found} == {(Outcome.NOTHING_TO_FUSE, "quantized_around")}
     assert all("quantize the model first" in v.reason for v in found)
     assert not [name for name in ops_of(lowering) if name.startswith("tosa.")]
