@@ -157,7 +157,8 @@ class Lowerer:
 
     def __init__(self, program: Program) -> None:
         self.program = program
-        self.base, self.notes = functional_program(program)
+        self.base, notes = functional_program(program)
+        self.notes = (*program.notes, *notes)
         self.editor = Editor(self.base)
         self.lock = threading.RLock()
         self._stages: list[_Stage] = []

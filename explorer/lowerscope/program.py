@@ -14,6 +14,7 @@ import torch
 from torch._export.serde.serialize import _TORCH_TO_SERIALIZE_DTYPE
 from torch.export.graph_signature import InputKind, InputSpec
 
+from lowerscope.edge_dialect import NOTE, aten_program, exported_program_of, is_edge
 from lowerscope.errors import CaptureError, LowerscopeError, unknown
 from lowerscope.example_inputs import Inputs, dynamic_sizes, lively_inputs
 from lowerscope.mutation import mutated_placeholders
@@ -32,7 +33,8 @@ class Program:
     validated here, so making a Program costs microseconds at any size.
 
     Args:
-        exported_program: the exported program, or another Program, whose name, path and inputs are then the defaults.
+        exported_program: the exported program, or another Program, whose name, path and inputs are then the defaults. One
+            in ExecuTorch's edge dialect (`to_edge`), or its `EdgeProgramManager`, is opened in ATen operators; `notes` says so.
         name: what views call it; by default the file's stem, or the module's class name.
         path: the file it came from, if any.
         example_inputs: ``(args, kwargs)``; by default those that the exported program carries, if any.
@@ -51,15 +53,19 @@ class Program:
         example_inputs: Inputs | None = None,
         stand_ins: Mapping[str, str] | None = None,
     ) -> None:
-        if isinstance(exported_program, Program):
-            other = exported_program
+        other = exported_program if isinstance(exported_program, Program) else None
+        if other is not None:
             exported_program = other.exported_program
             name = other.name if name is None else name
             path = other.path if path is None else path
             example_inputs = other._own_inputs if example_inputs is None else example_inputs
             stand_ins = stand_ins or other.stand_ins
+        self.notes: tuple[str, ...] = other.notes if other is not None else ()
+        exported_program = exported_program_of(exported_program)
         if not isinstance(exported_program, torch.export.ExportedProgram):
             raise LowerscopeError(_not_a_program(exported_program))
+        if is_edge(exported_program):
+            exported_program, self.notes = aten_program(exported_program), (*self.notes, NOTE)
         self.exported_program = exported_program
         self.path = None if path is None else os.fspath(path)
         self.name = name or (Path(self.path).stem if self.path else "program")
