@@ -25,3 +25,10 @@ def keep_name(node: Node, name: str) -> None:
     space._used_names.add(name)
     space._obj_to_name[node] = name
     node.name = name
+
+
+def set_arguments(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Give a node other arguments. fx's assignment looks the node up by its op each time, on which arguments have no bearing."""
+    object.__setattr__(node, "args", args)
+    if kwargs or node.kwargs:
+        object.__setattr__(node, "kwargs", kwargs)

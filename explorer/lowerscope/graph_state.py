@@ -13,11 +13,11 @@ import torch
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, Node
-from torch.fx.node import map_arg
+from torch.fx.node import map_aggregate, map_arg
 
 from lowerscope.errors import RewriteError
 from lowerscope.fake_run import FakeRunner
-from lowerscope.graph_copy import copy_node, keep_name
+from lowerscope.graph_copy import copy_node, keep_name, set_arguments
 from lowerscope.ledger import EdgeRecord, Ledger, NodeRecord, Ref, module_stack, sub_graph_paths
 from lowerscope.pattern import Match, Pattern
 from lowerscope.program import Program
@@ -150,18 +150,18 @@ class GraphState:
     # ------------------------------------------------------------------ arguments and values
     def set_input(self, user: Node, old: Node, new: Node) -> None:
         """Let `user` read `new` where it read `old`."""
-        self.set_args(
-            user,
-            map_arg(user.args, lambda n: new if n is old else n),
-            map_arg(user.kwargs, lambda n: new if n is old else n),
-        )
+        self._rewire(user, lambda: user.replace_input_with(old, new))
 
     def set_args(self, user: Node, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Give `user` other arguments."""
+        self._rewire(user, lambda: set_arguments(user, tuple(args), dict(kwargs)))
+
+    def _rewire(self, user: Node, change: Callable[[], None]) -> None:
+        """Let `change` change what a node reads, and write it down."""
         id = self.id_of(user)
         record = self.ledger.records[id]
         self._journal.append(("args", id, record, len(self.ledger.ended_edges)))
-        user.args, user.kwargs = tuple(args), dict(kwargs)
+        change()
         inputs = tuple(dict.fromkeys(self.id_of(n) for n in user.all_input_nodes))
         for gone in record.inputs:
             if gone not in inputs:
@@ -214,7 +214,7 @@ class GraphState:
         elif kind == "args":
             _, id, record, ended = change
             node = self.nodes[id]
-            node.args, node.kwargs = self._nodes_of(record.args), self._nodes_of(record.kwargs)
+            set_arguments(node, self._nodes_of(record.args), self._nodes_of(record.kwargs))
             records[id] = record
             del ledger.ended_edges[ended:]
         elif kind == "edge":
@@ -249,8 +249,7 @@ class GraphState:
         with graph.inserting_before(point):
             args, kwargs = self._nodes_of(record.args), self._nodes_of(record.kwargs)
             node = _create(graph, record.op, record.target, args, kwargs, name)
-        keep_name(node, name)
-        node.meta = meta
+        node.meta.update(meta)
         self.nodes[record.id] = node
         self.ledger.records[record.id] = record
 
@@ -294,17 +293,7 @@ class GraphState:
         return map_arg(value, lambda n: Ref(self.id_of(n)))
 
     def _nodes_of(self, value: Any) -> Any:
-        if isinstance(value, Ref):
-            return self.nodes[value]
-        if isinstance(value, tuple):
-            return tuple(self._nodes_of(v) for v in value)
-        if isinstance(value, list):
-            return [self._nodes_of(v) for v in value]
-        if isinstance(value, dict):
-            return {k: self._nodes_of(v) for k, v in value.items()}
-        if isinstance(value, slice):
-            return slice(self._nodes_of(value.start), self._nodes_of(value.stop), self._nodes_of(value.step))
-        return value
+        return map_aggregate(value, lambda leaf: self.nodes[leaf] if type(leaf) is Ref else leaf)
 
     def _fresh_name(self, graph: Graph, base: str) -> str:
         prefix, name, count = self._prefix[graph], base, 0
@@ -321,10 +310,8 @@ class GraphState:
 def _create(graph: Graph, op: str, target: Any, args: Any, kwargs: Any, name: str) -> Node:
     # given at once, fx searches the arguments for symbols leaf by leaf, which costs more than all the rest
     node = graph.create_node(op, target, (), {}, name=name)
-    if args:
-        node.args = args
-    if kwargs:
-        node.kwargs = kwargs
+    keep_name(node, name)  # fx counts on from names that have been, and would give the same place another one
+    set_arguments(node, args, kwargs)
     return node
 
 
