@@ -104,18 +104,21 @@ class Record:
 
     def failure(self) -> Entry | None:
         """The root cause: the first failed condition. A failure that only follows from another one is none."""
-        return next((e for e in self.entries if e.status is Status.FAILED), None)
+        for entry in self.entries:
+            if entry.status is Status.FAILED:
+                return entry
+        return None
 
     def passed(self) -> int:
         """How many conditions held."""
-        return len({e.name for e in self.entries if e.status is Status.PASSED} - self._failed())
+        passed, failed = set(), set()
+        for entry in self.entries:
+            (passed if entry.status is Status.PASSED else failed).add(entry.name)
+        return len(passed - failed)
 
     def engine_names(self) -> set[str]:
         """The engine's own conditions that were stated: they are only when they fail."""
         return {e.name for e in self.entries if e.name in _ENGINE_NAMES}
-
-    def _failed(self) -> set[str]:
-        return {e.name for e in self.entries if e.status is not Status.PASSED}
 
 
 class Surroundings(Protocol):
@@ -225,11 +228,15 @@ class Check:
         The node at fault is the other reader, by which the reader of the explanation finds the place: the first, in the
         order of the graph, that is not `wanted` (without it: the second).
         """
+        if len(node.users) == 1:
+            (user,) = node.users
+            self.that(name, True, at=user, expected="1 user", actual=f"1 user ({self._around.id_of(user)})")
+            return user
         users = sorted(node.users)  # in the order of the graph: the order of `users` tells who was edited last
         others = [u for u in users if u is not (users[0] if wanted is None else wanted)] or users or [node]
-        actual = f"{len(users)} user{'s' * (len(users) != 1)} ({', '.join(self._around.id_of(u) for u in users)})"
-        self.that(name, len(users) == 1, at=others[0], expected="1 user", actual=actual if users else "no user")
-        return users[0]
+        actual = f"{len(users)} users ({', '.join(self._around.id_of(u) for u in users)})" if users else "no user"
+        self.fail(name, at=others[0], expected="1 user", actual=actual)
+        raise AssertionError("a condition that fails ends the match")
 
     def constant(self, name: str, node: Any, *, because: str | None = None) -> Node:
         """State that `node` is a constant of the program (parameter, buffer, lifted constant), and return it."""
@@ -311,5 +318,5 @@ class Check:
         if isinstance(value, Node):
             return self._around.id_of(value)
         if isinstance(value, (list, tuple)):
-            return tuple(self._plain(v) for v in value)
+            return tuple([v if type(v) in _PLAIN_TYPES else self._plain(v) for v in value])
         return value

@@ -15,6 +15,8 @@ from torch.utils import _pytree as pytree
 
 from lowerscope.errors import RewriteError
 
+_LITERALS = frozenset({int, bool, str, type(None), torch.dtype})
+
 
 class Undescribable(Exception):
     """A call whose result depends on more than a key can hold (symbolic sizes)."""
@@ -105,6 +107,8 @@ def describe(value: Any) -> Any:
 
     Undescribable: something in it is symbolic.
     """
+    if type(value) in _LITERALS:
+        return (type(value), value)
     if isinstance(value, Node):
         value = value.meta.get("val")
     if isinstance(value, torch.Tensor):

@@ -48,6 +48,8 @@ def decomposed_from(lowering: Lowering, node: str) -> tuple[NodeRecord, Step] | 
 
 def _at_load(lowering: Lowering, node: str, verdict: Verdict) -> list[str]:
     """What making the program functional has put in the place of a node, where the asked one, or that at fault, is of it."""
+    if not lowering.taken_apart:
+        return []
     line = {*lowering.origin(node), *(lowering.origin(verdict.fault) if verdict.fault is not None else ())}
     records = lowering.ledger.records
     targets = {n.name: n.target for n in lowering.given.graph.nodes} if lowering.given is not None else {}
