@@ -88,9 +88,12 @@ def main() -> None:
     print(f"{len(graph.nodes)} nodes, {len(patterns)} patterns")
     inductor = inductor_pass()
     ours = f"lowerscope: {len(patterns)} patterns, with verdicts"
+    one = [p for p in patterns if p.name == "conv_with_clamp"]
+    like = "lowerscope: conv_with_clamp alone, with verdicts"
     times = interleaved(
         {
             ours: lambda: match_with_verdicts(editor, patterns),
+            like: lambda: match_with_verdicts(editor, one),
             "torch.fx SubgraphMatcher: conv + relu": lambda: subgraph_matcher(graph),
             "Inductor PatternMatcherPass: conv + relu": lambda: inductor.apply(graph),
         },

@@ -161,8 +161,8 @@ def _ops(kind: str, **drawn: st.SearchStrategy[Any]) -> st.SearchStrategy[Op]:
 
 
 _FLAG, _GROUPS = st.booleans(), st.sampled_from([1, 1, 2, 4])
-OPS = st.one_of(
-    _ops(
+OPS_BY_KIND: dict[str, st.SearchStrategy[Op]] = {
+    "conv": _ops(
         "conv",
         kernel=st.sampled_from([1, 3]),
         stride=st.sampled_from([1, 1, 2]),
@@ -171,9 +171,9 @@ OPS = st.one_of(
         groups=_GROUPS,
         bias=_FLAG,
         shared=_FLAG,
-    ),
-    _ops("conv", kernel=st.just(3), padding=st.just("same"), dilation=st.just(1), groups=_GROUPS, shared=_FLAG),
-    _ops(
+    )
+    | _ops("conv", kernel=st.just(3), padding=st.just("same"), dilation=st.just(1), groups=_GROUPS, shared=_FLAG),
+    "transposed": _ops(
         "transposed",
         kernel=st.sampled_from([2, 3, 4]),
         stride=st.just(2),
@@ -182,24 +182,28 @@ OPS = st.one_of(
         groups=_GROUPS,
         bias=_FLAG,
     ),
-    _ops("norm", affine=_FLAG),
-    _ops("activation", which=st.sampled_from(list(ACTIVATIONS))),
-    _ops(
+    "norm": _ops("norm", affine=_FLAG),
+    "activation": _ops("activation", which=st.sampled_from(list(ACTIVATIONS))),
+    "add": _ops(
         "add",
         how=st.sampled_from(["scaled", "in_place", "swapped", "sub", "alpha"]),
         alpha=st.sampled_from([1, 2, -0.5]),
     ),
-    _ops("between", which=st.sampled_from(list(IN_BETWEEN))),
-    _ops("upsample"),
-    _ops("linear", bias=_FLAG),
-)
+    "between": _ops("between", which=st.sampled_from(list(IN_BETWEEN))),
+    "upsample": _ops("upsample"),
+    "linear": _ops("linear", bias=_FLAG),
+}
+OPS = st.sampled_from(list(OPS_BY_KIND)).flatmap(OPS_BY_KIND.__getitem__)
+
+#: What patterns look for, so that it comes up more often than chance has it: a convolution and what follows it.
+_FOLLOWED = st.tuples(OPS_BY_KIND["conv"], OPS_BY_KIND["norm"] | OPS_BY_KIND["add"], OPS_BY_KIND["activation"])
 
 
 @st.composite
 def nets(draw: st.DrawFn) -> tuple[RandomNet, tuple[torch.Tensor]]:
-    """A network of 3 to 9 operators, in 1-D or 2-D, and its input."""
-    ops = draw(st.lists(OPS, min_size=3, max_size=9))
-    shape = (draw(st.sampled_from([1, 1, 2])), CHANNELS, *draw(st.sampled_from([(7,), (6, 5), (6, 6)])))
+    """A network of 3 to 10 operators, in 1-D or 2-D, and its input."""
+    ops = [*draw(st.lists(OPS, max_size=4)), *draw(_FOLLOWED), *draw(st.lists(OPS, max_size=3))]
+    shape = (draw(st.sampled_from([1, 1, 2])), CHANNELS, *draw(st.sampled_from([(6, 5), (6, 6), (7,)])))
     torch.manual_seed(draw(st.integers(0, 99)))
     x = torch.randn(shape)
     return RandomNet(ops, x).eval(), (x,)

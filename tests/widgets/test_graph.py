@@ -18,7 +18,7 @@ import torch
 torch.set_num_threads(2)
 from lowerscope_widgets import Explorer
 
-explorer = Explorer({str(MODEL)!r}, target="xnnpack")
+explorer = Explorer({str(MODEL)!r}, target="vulkan")
 explorer
 """
 
