@@ -20,6 +20,9 @@ from lowerscope.support.table import (
     unscaled,
 )
 
+aten = torch.ops.aten
+#: views that order dimensions anew, or leave some elements out
+MOVES = frozenset({aten.permute.default, aten.transpose.int, aten.t.default, aten.slice.Tensor, aten.expand.default})
 #: spatial axes of the convolutions that it has
 CONVOLUTION_DIMS = (1, 2)
 
@@ -101,6 +104,9 @@ def _no_cropping(site: Site) -> str | None:
 
 def _keeps_order(site: Site) -> str | None:
     before, after = site.around.value(site.given["self"]), site.output
+    if site.around.target(site.given["self"]) in MOVES and isinstance(after, torch.Tensor):
+        # a delegate's views are copies in the usual order, whatever the strides of ATen's
+        return None if after.is_contiguous() else "it changes the order of the dimensions in memory"
     known = isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor)
     same = known and all(isinstance(s, int) for s in before.shape) and before.dim_order() == after.dim_order()
     return None if same else "it changes the order of the dimensions in memory"

@@ -1,0 +1,113 @@
+"""ExecuTorch 1.5.1's own XNNPACK partitioner on the sample models: the same operators in the same regions as ours.
+
+Where the two differ, the difference equals a row of `DIFFERENCES`, which gives the reason. What is compared is the graph
+without any pattern ("before"), for 1.5.1 has none of ours.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from torch._ops import OpOverload
+
+from lowerscope.loading import load
+from lowerscope.lowering import lower
+from lowerscope.partitions import Partitions, partitions
+from sample_models.build import FOLDER
+
+pytestmark = pytest.mark.executorch
+
+MODELS = ("dsr", "conv_bn", "upsampler", "migan", "codec", "resnet50_like", "depthwise_net")
+
+_LINEAR = "1.5.1 keeps a linear whole; core_aten has taken it apart into a permute of the weight and an addmm"
+_CASTS = (
+    "behind a cast 1.5.1 lifts the numbers of an operator to constants, and casts each of them when the program runs; "
+    "here they stay numbers"
+)
+#: model -> (where, operator) -> (how often in 1.5.1, how often here, the reason)
+DIFFERENCES: dict[str, dict[tuple[str, str], tuple[int, int, str]]] = {
+    "conv_bn": {
+        ("delegated", "aten.linear.default"): (1, 0, _LINEAR),
+        ("delegated", "aten.permute.default"): (0, 1, _LINEAR),
+        ("delegated", "aten.addmm.default"): (0, 1, _LINEAR),
+    },
+    "resnet50_like": {
+        ("delegated", "aten.linear.default"): (1, 0, _LINEAR),
+        ("delegated", "aten.permute.default"): (0, 1, _LINEAR),
+        ("delegated", "aten.addmm.default"): (0, 1, _LINEAR),
+    },
+    "depthwise_net": {("outside", "aten._to_copy.default"): (24, 12, _CASTS)},
+}
+#: how 1.5.1's edge dialect spells an ATen operator, where it is not the name with "_copy" behind it
+_SPELLED = {
+    "dim_order_ops._to_dim_order_copy.default": "aten._to_copy.default",
+    "dim_order_ops._clone_dim_order.default": "aten.clone.default",
+}
+
+Regions = list[Counter[str]]
+
+
+def theirs(program: Any) -> tuple[Regions, Counter[str]]:
+    """The operators of each region that 1.5.1 delegates, and those outside."""
+    from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
+    from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
+
+    lowered = to_edge_transform_and_lower(
+        program, partitioner=[XnnpackPartitioner()], compile_config=EdgeCompileConfig(_check_ir_validity=False)
+    ).exported_program()
+    delegates = [n for n in lowered.graph.nodes if "call_delegate" in str(n.target)]
+    modules = [getattr(lowered.graph_module, n.args[0].target) for n in delegates]
+    outside = [n for n in lowered.graph.nodes if n not in delegates]
+    return [_counted(m.original_module.graph.nodes) for m in modules], _counted(outside)
+
+
+def _counted(nodes: Any) -> Counter[str]:
+    calls = (n.target for n in nodes if n.op == "call_function" and n.target.__name__ != "getitem")
+    return Counter(_spelled(str(t if isinstance(t, OpOverload) else t._op)) for t in calls)
+
+
+def _spelled(name: str) -> str:
+    namespace, op, overload = name.split(".")
+    plain = op if op == "_to_copy" else op.removesuffix("_copy")
+    return _SPELLED.get(name) or ".".join((namespace, plain, overload))
+
+
+def ours(program: Any) -> tuple[Regions, Counter[str]]:
+    """The same of our partitions, before any pattern."""
+    lowering = lower(program, "xnnpack")
+    found = partitions(lowering, "before")
+    assert isinstance(found, Partitions)
+    records = lowering.ledger.records
+    return [_counted(records[id] for id in r.nodes) for r in found.regions], _counted(
+        records[id] for id in found.outside
+    )
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def both(request):
+    program = load(FOLDER / f"{request.param}.pt2")
+    return request.param, theirs(program.exported_program), ours(program)
+
+
+def test_the_same_operators_are_delegated_but_for_the_table(both):
+    name, (their_regions, their_outside), (our_regions, our_outside) = both
+    found = {}
+    for where, a, b in (
+        ("delegated", sum(their_regions, Counter()), sum(our_regions, Counter())),
+        ("outside", their_outside, our_outside),
+    ):
+        found |= {(where, op): (a[op], b[op]) for op in {*a, *b} if a[op] != b[op]}
+    assert sum(sum(region.values()) for region in their_regions) > 9
+    assert found == {key: (a, b) for key, (a, b, _) in DIFFERENCES.get(name, {}).items()}
+
+
+def test_the_regions_are_the_same(both):
+    name, (their_regions, _), (our_regions, _) = both
+    differing = {op for where, op in DIFFERENCES.get(name, {}) if where == "delegated"}
+
+    def shapes(regions: Regions) -> list[list[tuple[str, int]]]:
+        return sorted(sorted((op, n) for op, n in region.items() if op not in differing) for region in regions)
+
+    assert shapes(their_regions) == shapes(our_regions)
