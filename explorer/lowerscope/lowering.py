@@ -1,15 +1,16 @@
 """Lowering: a program and a recipe give steps, verdicts and a lowered program. The user's program is never changed.
 
 `Lowerer` keeps one editor and goes back only to the first stage that a new recipe changes, so that a toggle costs that
-stage and those after it. What it returns, a `Lowering`, is a value: it stays as it is, whatever is asked of the lowerer
+stage and those after it, and what it has lowered lately costs nothing. What it returns, a `Lowering`, is a value: it stays as it is, whatever is asked of the lowerer
 afterwards.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch.fx import Node
@@ -29,6 +30,9 @@ from lowerscope.snapshot import take_snapshot
 from lowerscope.stage import Stage, StageResult
 from lowerscope.target import Target, borrowed_fields, pipeline, target_of
 from lowerscope.verdict import Step, Verdict
+
+#: How many lowerings a lowerer keeps, so that switching back and forth, undo and redo cost nothing.
+_MOST_KNOWN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,20 +166,24 @@ class Lowerer:
         self.editor = Editor(self.base)
         self.lock = threading.RLock()
         self._stages: list[_Stage] = []
+        self._known: OrderedDict[tuple[Any, ...], Lowering] = (
+            OrderedDict()
+        )  # what has been lowered lately, by stage keys
 
     def lower(self, recipe: Recipe, polled: Callable[[], None] = lambda: None) -> Lowering:
         """Lower by `recipe`. RecipeError, UnknownNameError: it names what is not there, or contradicts itself.
 
+        A recipe that was lowered by lately costs nothing: the graph goes there only when a snapshot is asked for.
         `polled` is called now and then; what it raises ends the lowering, and the next one starts from there.
         """
         with self.lock, no_garbage_collection():
-            plan = self._plan(recipe)
-            kept = self._keep(plan)
-            for pattern, key, off, skips, later in plan[kept:]:
-                polled()
-                self._run(pattern, key, off, skips, later, polled)
+            keys = tuple(key for _, key, *_ in self._plan(recipe))
+            if keys in self._known:
+                self._known.move_to_end(keys)
+                return replace(self._known[keys], recipe=recipe)
+            self._go(recipe, polled)
             verdicts, steps = self._collect()
-            return Lowering(
+            self._known[keys] = Lowering(
                 self.base,
                 recipe,
                 tuple(s.info for s in self._stages),
@@ -187,10 +195,31 @@ class Lowerer:
                 self._snapshot,
                 given=self.program,
             )
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
+            return self._known[keys]
 
-    def editor_before(self, pattern: str) -> Editor:
-        """The editor, taken back to the graph that a pattern's stage met. UnknownNameError: there is no such stage."""
+    def _go(self, recipe: Recipe, polled: Callable[[], None] = lambda: None) -> None:
+        """Bring the graph to where `recipe` leaves it, back no further than to the first stage that differs."""
+        plan = self._plan(recipe)
+        for pattern, key, off, skips, later in plan[self._keep(plan) :]:
+            polled()
+            self._run(pattern, key, off, skips, later, polled)
+
+    def forget(self) -> None:
+        """Let go of the lowerings that are kept: the next one is done anew, on the graph as it stands."""
+        self._known.clear()
+
+    def editor_after(self, recipe: Recipe) -> Editor:
+        """The editor with the graph that `recipe` leaves."""
+        with self.lock, no_garbage_collection():
+            self._go(recipe)
+            return self.editor
+
+    def editor_before(self, recipe: Recipe, pattern: str) -> Editor:
+        """The editor with the graph that a pattern's stage meets under `recipe`. UnknownNameError: there is no such stage."""
         with self.lock:
+            self._go(recipe)
             names = [s.info.pattern for s in self._stages]
             if pattern not in names:
                 raise unknown("stage", pattern, names)
@@ -267,11 +296,10 @@ class Lowerer:
         with self.lock:
             name = f"{self.program.name} for {recipe.target}"
             if step is None:
-                self.lower(recipe)
-                return take_snapshot(self.editor, name)
+                return take_snapshot(self.editor_after(recipe), name)
             # a place in the middle is reached on an editor of its own, so that this one stays where it is
             other = Lowerer(self.program)
-            other.lower(recipe)
+            other.editor_after(recipe)
             other.editor.undo_to(other.editor.mark_after(step))
             return take_snapshot(other.editor, f"{name}, step {step}")
 

@@ -79,8 +79,8 @@ def _tried(lowering: Lowering, node: str, verdict: Verdict, polled: Callable[[],
                 enough.append(fields)
             yield suggestion
     if verdict.outcome in (Outcome.NEAR_MISS, Outcome.NOTHING_TO_FUSE):
-        lowerer.lower(lowering.recipe, polled)
-        for says, edit in list(edits.for_failure(verdict, lowerer.editor_before(verdict.pattern))):
+        editor = lowerer.editor_before(lowering.recipe, verdict.pattern)
+        for says, edit in list(edits.for_failure(verdict, editor)):
             polled()
             suggestion = _try_edit(lowerer, lowering, verdict, says, edit)
             if suggestion is not None:
@@ -165,8 +165,7 @@ def _try_recipe(
 # ---------------------------------------------------------------- changes of the program
 def _try_edit(lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str, edit: edits.Edit) -> Suggestion | None:
     """Make the edit on the graph that the pattern met, and run the pattern there."""
-    lowerer.lower(lowering.recipe)
-    editor = lowerer.editor_before(verdict.pattern)
+    editor = lowerer.editor_before(lowering.recipe, verdict.pattern)
     mark = editor.mark()
     try:
         if verdict.anchor not in editor.nodes or not edit(editor, verdict):

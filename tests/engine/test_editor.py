@@ -61,6 +61,7 @@ def test_undoing_everything_gives_the_program_as_it_was():
 def test_toggling_back_and_forth_equals_a_fresh_lowering(places):
     lowerer = Lowerer(PROGRAM)
     for place in places:
+        lowerer.forget()
         lowering = lowerer.lower(RECIPES[place])
     fresh = Lowerer(PROGRAM)
     expected = fresh.lower(RECIPES[places[-1]])

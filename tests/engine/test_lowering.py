@@ -271,3 +271,19 @@ def test_a_pattern_put_in_from_another_target_finds_the_fields_of_its_device(tar
         lowering = lowerer.lower(Recipe(target).insert(name, before=later))
         assert not [v.reason for v in lowering.verdicts.values() if v.outcome is Outcome.ERROR], name
         assert parity(PROGRAM, lowering.program, oracle=False).agrees, name
+
+
+def test_a_recipe_lowered_lately_costs_nothing_and_its_program_is_the_same():
+    lowerer = Lowerer(PROGRAM)
+    on, off = Recipe("vulkan"), Recipe("vulkan").disable("conv2d_with_epilogue")
+    first = lowerer.lower(on)
+    lowerer.lower(off)
+    polled: list[int] = []
+    again = lowerer.lower(on, lambda: polled.append(1))
+    assert not polled
+    assert (again.steps, dict(again.verdicts)) == (first.steps, dict(first.verdicts))
+    fresh = lower(PROGRAM, on)
+    assert str(again.program.graph) == str(fresh.program.graph)
+    lowerer.forget()
+    lowerer.lower(off, lambda: polled.append(1))
+    assert polled
