@@ -236,7 +236,7 @@ class Check:
         others = [u for u in users if u is not (users[0] if wanted is None else wanted)] or users or [node]
         actual = f"{len(users)} users ({', '.join(self._around.id_of(u) for u in users)})" if users else "no user"
         self.fail(name, at=others[0], expected="1 user", actual=actual)
-        raise AssertionError("a condition that fails ends the match")
+        return node  # never reached: a condition that fails ends the match
 
     def constant(self, name: str, node: Any, *, because: str | None = None) -> Node:
         """State that `node` is a constant of the program (parameter, buffer, lifted constant), and return it."""
