@@ -22,7 +22,7 @@ FRONT_END = Path("widgets/front-end")
 STATIC = Path("widgets/lowerscope_widgets/static")
 BUNDLE = ("explorer.js", "explorer.css")
 DIGEST = "sources.sha256"
-CONFIGURATION = ("package.json", "package-lock.json", "tsconfig.json", "build.mjs")
+CONFIGURATION = ("package.json", "package-lock.json", "tsconfig.json", "build.mjs", "internal_names.mjs")
 
 
 class BundleError(RuntimeError):

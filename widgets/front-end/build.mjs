@@ -1,18 +1,20 @@
 // Bundles the front end for anywidget (one ES module, one style sheet), or, with --tests, builds and runs its unit tests.
 
 import { spawnSync } from "node:child_process";
-import { copyFile, mkdir, readdir, rm, stat } from "node:fs/promises";
+import { copyFile, mkdir, readdir, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import * as esbuild from "esbuild";
 
+import { internalNames } from "./internal_names.mjs";
+
 const here = dirname(fileURLToPath(import.meta.url));
 const bundle = join(here, "..", "lowerscope_widgets", "static");
 const tests = join(here, "build", "tests");
 
-// The bundle travels with every instance of the widget, so it has to stay small.
-const LIMIT_KIB = 250;
+// The bundle travels with every instance of the widget, so it has to stay small. In bytes, both files together.
+const LIMIT = 250_000;
 
 const common = {
   absWorkingDir: here,
@@ -33,21 +35,35 @@ const explorer = {
   outdir: bundle,
   platform: "browser",
   minify: true,
+  mangleProps: new RegExp(`^(${internalNames.join("|")})$`),
   legalComments: "inline",
 };
 
 async function build() {
   await mkdir(bundle, { recursive: true });
-  await esbuild.build(explorer);
+  const { metafile } = await esbuild.build({ ...explorer, metafile: true });
+  const areas = new Map();
   let total = 0;
-  for (const name of ["explorer.js", "explorer.css"]) {
-    const { size } = await stat(join(bundle, name));
-    total += size;
-    console.log(`${name.padEnd(14)}${(size / 1024).toFixed(1).padStart(7)} KiB`);
+  for (const { bytes, inputs } of Object.values(metafile.outputs)) {
+    total += bytes;
+    for (const [path, { bytesInOutput }] of Object.entries(inputs)) {
+      const name = areaOf(path);
+      areas.set(name, (areas.get(name) ?? 0) + bytesInOutput);
+    }
   }
-  if (total > LIMIT_KIB * 1024) {
-    throw new Error(`the bundle is ${(total / 1024).toFixed(1)} KiB, more than the ${LIMIT_KIB} KiB it may be.`);
+  for (const [name, bytes] of [...areas].sort(([, a], [, b]) => b - a)) {
+    console.log(`${name.padEnd(18)}${bytes.toLocaleString("en").padStart(8)} bytes`);
   }
+  console.log(`${"the bundle".padEnd(18)}${total.toLocaleString("en").padStart(8)} bytes of ${LIMIT.toLocaleString("en")}`);
+  if (total >= LIMIT) throw new Error(`the bundle is ${total} bytes, and it must stay under ${LIMIT}.`);
+}
+
+/** What a source belongs to: the panels, the canvas, a library, all style sheets, or what those stand on. */
+function areaOf(path) {
+  if (path.endsWith(".css")) return "style sheets";
+  const library = /node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path);
+  if (library) return library[1];
+  return /^src\/(\w+)\//.exec(path)?.[1] ?? "store and scene";
 }
 
 async function watch() {

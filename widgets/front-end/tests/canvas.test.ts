@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { Camera } from "../src/canvas/camera";
 import { hitTest } from "../src/canvas/hit";
 import { nodesOfMatch } from "../src/canvas/hulls_shown";
-import { indexOf } from "../src/canvas/index_tree";
+import { indexOf, RowIndex } from "../src/canvas/index_tree";
 import { Detail, detailAt, readable } from "../src/canvas/lod";
 import { layoutChange } from "../src/canvas/motion";
 import { Shown } from "../src/canvas/shown";
@@ -40,6 +40,28 @@ test("culling finds exactly the rows whose boxes meet the window", () => {
   );
   assert.ok(expected.length > 5 && expected.length < nodes.length);
   assert.deepEqual(indexOf(scene).nodes.rows(window), expected);
+});
+
+test("an index of any size finds what going through all boxes finds", () => {
+  let seed = 7;
+  const random = (below: number) => (seed = (seed * 48271) % 2147483647) % below;
+  for (const size of [0, 1, 16, 17, 257, 5000]) {
+    const boxes = Array.from({ length: size }, () => {
+      const [x0, y0] = [random(9000) - 4000, random(90000) - 4000];
+      return { x0, y0, x1: x0 + random(200), y1: y0 + random(40) };
+    });
+    const index = new RowIndex(Int32Array.from(boxes.keys()), (row, out) => Object.assign(out, boxes[row]));
+    for (const window of [
+      { x0: -1e6, y0: -1e6, x1: 1e6, y1: 1e6 },
+      { x0: 0, y0: 0, x1: 1500, y1: 9000 },
+      { x0: 9500, y0: 0, x1: 9600, y1: 10 },
+    ]) {
+      const meets = ({ x0, y0, x1, y1 }: typeof window) =>
+        x0 <= window.x1 && x1 >= window.x0 && y0 <= window.y1 && y1 >= window.y0;
+      const expected = [...boxes.entries()].filter(([, box]) => meets(box)).map(([row]) => row);
+      assert.deepEqual(index.rows(window), expected, `${size} boxes`);
+    }
+  }
 });
 
 test("what a closed module hides is in no index and has no fate", () => {

@@ -45,7 +45,7 @@ const CATEGORIES = [
 
 export function readTheme(root: HTMLElement): Theme {
   const style = getComputedStyle(root);
-  const value = (name: string) => style.getPropertyValue(`--ls-${name}`).trim();
+  const value = (name: string) => style.getPropertyValue(`--${name}`).trim();
   const categories: Record<string, Fill> = {};
   for (const name of CATEGORIES) categories[name] = { fill: value(name), spine: value(`${name}-spine`) };
   return {
@@ -80,7 +80,7 @@ export function followTheme(root: HTMLElement, changed: () => void): () => void 
   const look = () => {
     root.classList.toggle("ls-dark", isDark(root));
     const style = getComputedStyle(root);
-    const now = [root.className, style.fontFamily, style.backgroundColor, style.getPropertyValue("--ls-code")].join(
+    const now = [root.className, style.fontFamily, style.backgroundColor, style.getPropertyValue("--code")].join(
       "|",
     );
     if (now === key) return;

@@ -120,8 +120,8 @@ function ModuleRow({
     >
       <Name text={path === "" ? "the program itself" : path} />
       <span class="ls-bars">
-        <i style={{ width: `${of.removed * scale}px`, background: "var(--ls-fail)" }} />
-        <i style={{ width: `${of.added * scale}px`, background: "var(--ls-pass)" }} />
+        <i style={{ width: `${of.removed * scale}px`, background: "var(--fail)" }} />
+        <i style={{ width: `${of.added * scale}px`, background: "var(--pass)" }} />
       </span>
       <span class="ls-2">
         {of.removed > 0 && `−${count(of.removed)}`} {of.added > 0 && `+${count(of.added)}`}

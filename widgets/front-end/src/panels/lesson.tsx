@@ -27,7 +27,7 @@ export function Sentence(): JSX.Element | null {
   return (
     <div class="ls-say" data-ls="sentence" data-step={step}>
       <div class="ls-say-line">
-        <b class="ls-b" style={{ color: "var(--ls-text)" }}>
+        <b class="ls-b" style={{ color: "var(--text)" }}>
           Step {count(step)} of {count(scene.lastStep)}
         </b>
         {pattern && (

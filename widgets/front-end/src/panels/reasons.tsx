@@ -51,7 +51,7 @@ function Group({ of }: { of: ReasonGroup }): JSX.Element {
     >
       {row ? <Badge pattern={row} hollow /> : <span />}
       <span style={{ overflowWrap: "anywhere" }}>{brief(of.sentence)}</span>
-      <span class="ls-b" style={{ color: "var(--ls-accent)" }}>
+      <span class="ls-b" style={{ color: "var(--accent)" }}>
         {at >= 0 && `${count(at + 1)} of `}
         {count(of.count)}
       </span>

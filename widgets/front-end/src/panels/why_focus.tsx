@@ -137,7 +137,7 @@ function NearWalk({ pattern }: { pattern: string }): JSX.Element | null {
   return (
     <span class="ls-h-right" data-ls="near-walk">
       near miss{" "}
-      <b class="ls-b" style={{ color: "var(--ls-text)" }}>
+      <b class="ls-b" style={{ color: "var(--text)" }}>
         {at > 0 && `${count(at)} of `}
         {count(total)}
       </b>
