@@ -34,13 +34,19 @@ class Browser:
         self.explorer = explorer
         self.heard: list[dict[str, Any]] = []
         self.columns: dict[str, dict[str, np.ndarray]] = {}
+        self.buffer = b""  # the last scene's columns
+        self._parts: list[bytes] = []
         self._next = 0
         monkeypatch.setattr(explorer, "send", self._hear)
 
     def _hear(self, message: dict[str, Any], buffers: Any = None) -> None:
         json.dumps(message, allow_nan=False)
+        if message.get("type") == "part":
+            self._parts = [*self._parts[: message["part"]], buffers[0]]
         if message.get("type") == "scene":
-            self.columns = unpack(message["header"]["tables"], buffers[0])
+            self.buffer = b"".join([*self._parts, buffers[0]])
+            self._parts = []
+            self.columns = unpack(message["header"]["tables"], self.buffer)
         self.heard.append(message)
 
     def ask(self, type: str, **fields: Any) -> Any:
@@ -377,7 +383,20 @@ def test_an_unexpected_error_names_its_class_and_place(browser: Browser, monkeyp
     assert re.fullmatch(r"ZeroDivisionError: division by zero \(.*, line \d+\)", browser.fails("why_not", node="x"))
 
 
-def test_a_scene_too_large_for_a_message_is_refused_with_a_reason(
+def test_a_scene_too_large_for_a_message_is_sent_in_parts(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    browser.ask("open_depth", depth=1)
+    whole, header = browser.buffer, browser.header
+    room = len(whole) // 3
+    monkeypatch.setattr(Explorer, "largest_message", len(json.dumps(header)) + room)
+    browser.heard.clear()
+    browser.ask("open_depth", depth=1)
+    assert len(browser.events("part")) >= 2
+    assert [message["part"] for message in browser.events("part")] == list(range(browser.events("scene")[-1]["parts"]))
+    assert browser.header == header
+    assert browser.buffer == whole
+
+
+def test_names_too_large_for_a_message_are_refused_with_a_reason(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Explorer, "largest_message", 100)

@@ -84,6 +84,7 @@ class Explorer(anywidget.AnyWidget):
         else:
             self.session = Session(source, target or "vulkan")
         self._making = threading.Lock()
+        self._sending = threading.Lock()  # the parts of a scene follow each other
         self._shown: Future[None] | None = None
         self._quiet = False  # a trait is set to tell Python what happened, not to make it happen
         super().__init__(panels=list(panels or PANELS), height=height, recipe=self.session.recipe)
@@ -230,14 +231,20 @@ class Explorer(anywidget.AnyWidget):
         return work
 
     def _send_scene(self, header: dict[str, Any], buffer: bytes, reason: str) -> None:
-        size = len(json.dumps(header)) + len(buffer)
-        if size > self.largest_message:
+        """One message, or several where Jupyter would drop it: `part` messages carry the columns' beginning, in order."""
+        names = len(json.dumps(header))
+        room = self.largest_message - names
+        if room <= 0:
             raise LowerscopeError(
-                f"the picture of this program takes {size / MEGABYTE:.0f} MB, and Jupyter passes on no message above "
+                f"the names in this program take {names / MEGABYTE:.1f} MB, and Jupyter passes on no message above "
                 f"{self.largest_message / MEGABYTE:.0f}: look at it with session.matches() and session.why_not()"
             )
         self._last = (header, buffer)
-        self.send({"type": "scene", "header": header, "reason": reason}, [buffer])
+        *parts, rest = [buffer[at : at + room] for at in range(0, max(1, len(buffer)), room)]
+        with self._sending:
+            for part, columns in enumerate(parts):
+                self.send({"type": "part", "part": part}, [columns])
+            self.send({"type": "scene", "header": header, "reason": reason, "parts": len(parts)}, [rest])
 
     # ------------------------------------------------------------------ measuring
     def measure(self, what: str, delay: float = 0.0) -> None:

@@ -57,6 +57,7 @@ export class KernelClient implements Client {
   onPending: Client["onPending"] = () => {};
   onGone: Client["onGone"] = () => {};
   readonly #waiting = new Map<number, Waiting>();
+  #parts: DataView[] = []; // of the scene that is arriving
   // Every display of a widget hears every reply, so ids must differ between displays, even in two browsers.
   #next = Math.floor(Math.random() * 2 ** 40);
   readonly #listener = (message: Reply | Event, buffers?: (DataView | ArrayBuffer)[]) =>
@@ -110,7 +111,12 @@ export class KernelClient implements Client {
   #receive(message: Reply | Event, buffers: (DataView | ArrayBuffer)[] | undefined): void {
     if ("type" in message) {
       const buffer = buffers?.[0];
-      this.onEvent(message, buffer === undefined ? null : buffer instanceof DataView ? buffer : new DataView(buffer));
+      const view = buffer === undefined ? null : buffer instanceof DataView ? buffer : new DataView(buffer);
+      if (message.type === "part") this.#parts.splice(message.part, Infinity, ...(view === null ? [] : [view]));
+      else if (message.type !== "scene" || !message.parts) this.onEvent(message, view);
+      // A display that came in between has heard only the last of the parts: it has asked for a scene of its own.
+      else if (this.#parts.length === message.parts && view !== null) this.onEvent(message, joined(this.#parts, view));
+      if (message.type === "scene") this.#parts = [];
       return;
     }
     const waiting = this.#settle(message.id);
@@ -125,6 +131,16 @@ export class KernelClient implements Client {
     if (waiting !== undefined) this.onPending();
     return waiting;
   }
+}
+
+function joined(parts: readonly DataView[], last: DataView): DataView {
+  const whole = new Uint8Array([...parts, last].reduce((sum, { byteLength }) => sum + byteLength, 0));
+  let at = 0;
+  for (const { buffer, byteOffset, byteLength } of [...parts, last]) {
+    whole.set(new Uint8Array(buffer, byteOffset, byteLength), at);
+    at += byteLength;
+  }
+  return new DataView(whole.buffer);
 }
 
 /** What a self-contained HTML file carries: scenes by recipe, the recipe each toggle leads to, and replies. */

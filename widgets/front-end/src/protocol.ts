@@ -137,9 +137,13 @@ export type Reply =
   | { id: number; ok: true; data: unknown } // Inspection, WhyNot, WhatIf, Statistics, Copied, Exported or null, by request
   | { id: number; ok: false; error: string }; // one sentence, with the way out
 
-/** Said by the kernel unasked. A `scene` carries its columns as the message's one buffer. */
+/**
+ * Said by the kernel unasked. A `scene` carries its columns as the message's one buffer; where they are too large for a message
+ * of Jupyter's, `part` messages carry the beginning, and the scene, which follows them, says how many they were.
+ */
 export type Event =
-  | { type: "scene"; header: SceneHeader; reason: string } // reason: what changed, one sentence for aria-live
+  | { type: "part"; part: number } // counted from 0, with a buffer
+  | { type: "scene"; header: SceneHeader; reason: string; parts?: number } // reason: what changed, one sentence for aria-live
   | { type: "progress"; what: string; done: number; total: number; sentence: string }
   | { type: "parity"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; parity: Parity | null; sentence: string }
   | { type: "latency"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; latency: Latency | null; sentence: string }

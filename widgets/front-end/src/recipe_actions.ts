@@ -114,8 +114,12 @@ export class RecipeActions extends BaseStore {
 
   async exportAs(what: "svg" | "png" | "html" | "pt2"): Promise<void> {
     if (what === "png") {
-      const blob = await this.camera?.picture("png");
-      if (blob !== undefined) offerBlob(blob, `${this.state.scene?.header.program.name ?? "graph"}.png`);
+      try {
+        const blob = await this.camera?.picture("png");
+        if (blob !== undefined) offerBlob(blob, `${this.state.scene?.header.program.name ?? "graph"}.png`);
+      } catch (error) {
+        this.fail("toolbar", error instanceof Error ? error.message : String(error));
+      }
       return;
     }
     const step = what === "svg" ? { step: this.state.step } : {};

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { type Ask, type Client, KernelClient, type Recording, ReplayClient, requestKey } from "../src/client";
+import { decode } from "../src/scene";
 import { shownSteps, widthClass } from "../src/state";
 import { Store } from "../src/store";
 import { neighbour } from "../src/walk";
@@ -15,6 +16,7 @@ const columns = [
   { name: "body", blocks: 3 },
   { name: "detail", blocks: 3 },
 ];
+const whole = ((made) => decode(made.header, made.buffer))(synthetic({ columns }));
 const later = (ms = 20) => new Promise((resolve) => setTimeout(resolve, ms));
 
 async function started(): Promise<{ store: Store; model: StandIn }> {
@@ -54,6 +56,24 @@ test("an older scene than the one shown is dropped", async () => {
   const { header, buffer } = synthetic({ columns, revision: 0 });
   model.say({ type: "scene", header, reason: "" }, [buffer]);
   assert.equal(store.state.scene?.revision, 1);
+  store.close();
+});
+
+test("a scene in parts is shown when all of them are there, and dropped when its beginning was not heard", async () => {
+  const { store, model } = await started();
+  const { header, buffer } = synthetic({ columns, revision: 7 });
+  const piece = Math.ceil(buffer.byteLength / 24) * 8;
+  const pieces = [0, 1, 2].map((i) => buffer.slice(i * piece, (i + 1) * piece));
+  const [first, second, rest] = pieces as [ArrayBuffer, ArrayBuffer, ArrayBuffer];
+  model.say({ type: "part", part: 1 }, [second]);
+  model.say({ type: "scene", header, reason: "", parts: 2 }, [rest]);
+  assert.equal(store.state.scene?.revision, 1);
+  model.say({ type: "part", part: 0 }, [first]);
+  model.say({ type: "part", part: 1 }, [second]);
+  assert.equal(store.state.scene?.revision, 1);
+  model.say({ type: "scene", header, reason: "", parts: 2 }, [rest]);
+  assert.equal(store.state.scene?.revision, 7);
+  assert.deepEqual(store.state.scene?.nodes.id(3), whole.nodes.id(3));
   store.close();
 });
 

@@ -12,6 +12,7 @@ import { Animation, DURATION } from "./motion";
 import { Minimap } from "./minimap";
 import { Morph } from "./morph";
 import { type Moving, Painter, type View } from "./painter";
+import { pictureOf } from "./picture";
 import { rect, type Rect, union } from "./rect";
 import { Shown } from "./shown";
 import type { Theme } from "./theme";
@@ -224,27 +225,12 @@ export class Pane {
     return new DOMRect(camera.toScreenX(x[row]), camera.toScreenY(y[row]), w[row] * camera.zoom, h[row] * camera.zoom);
   }
 
-  /** The picture on screen, on the canvas's ground. */
+  /** The whole graph, wherever the camera looks. Rejects when there is none, or none that this browser can draw. */
   picture(): Promise<Blob> {
-    const width = Math.round(this.width * this.#ratio);
-    const height = Math.round(this.height * this.#ratio);
-    const margin = Math.round(MARGIN * this.#ratio);
-    this.#dirty.base = this.#dirty.overlay = true;
-    this.#draw();
-    const out = document.createElement("canvas");
-    out.width = width;
-    out.height = height;
-    const pen = out.getContext("2d");
-    if (pen === null) return Promise.reject(new Error("This browser gives no 2D canvas."));
-    pen.fillStyle = this.#theme?.canvas ?? "#fff";
-    pen.fillRect(0, 0, width, height);
-    for (const layer of [this.#canvas, this.#overlay]) pen.drawImage(layer, -margin, -margin);
-    return new Promise((resolve, reject) => {
-      out.toBlob(
-        (blob) => (blob === null ? reject(new Error("The picture is too large for this browser.")) : resolve(blob)),
-        "image/png",
-      );
-    });
+    const world = this.world();
+    if (world === null || this.#shown === null || this.#state === null || this.#theme === null)
+      return Promise.reject(new Error("There is no graph to take a picture of."));
+    return pictureOf(this.#shown, this.#state, this.#theme, world);
   }
 
   schedule(): void {
