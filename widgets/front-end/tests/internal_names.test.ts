@@ -30,6 +30,11 @@ test("no name that travels between kernel and browser is shortened", () => {
   assert.deepEqual(spokenBy(protocol.match(/\w+/g) ?? []), []);
 });
 
+test("no name of the store's, its state's or a scene's is shortened: a page has them as root.lowerscope", () => {
+  const open = texts("src", /^(store|base_store|recipe_actions|state|scene)\.ts$/);
+  assert.deepEqual(spokenBy(open.flatMap((text) => text.match(/\w+/g) ?? [])), []);
+});
+
 test("no name is shortened that is also written as a string, by which a property could be looked up", () => {
   const quoted = texts("src", /\.tsx?$/).flatMap((text) => [...text.matchAll(/"(\w+)"/g)].map(([, word]) => word ?? ""));
   assert.deepEqual(spokenBy(quoted), []);
