@@ -23,7 +23,7 @@ SOUND_PYTHON := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11)
 # A set-up is sound when torch runs and has its version, the package is the one of this checkout, and the rest is there. The
 # rest is looked up, not imported: that would take longer than all else, and an error in our own source is not the set-up's.
 IMPORTS := lowerscope lowerscope_widgets anywidget jupyterlab
-IMPORTS_TEST := $(IMPORTS) executorch hypothesis nbclient playwright pyright pytest ruff torchao transformers
+IMPORTS_TEST := $(IMPORTS) executorch hypothesis nbclient notebook playwright pyright pytest ruff torchao transformers
 define SOUND
 import importlib.util, pathlib, sys, torch
 assert torch.__version__.startswith("$(TORCH_VERSION)"), f"torch is {torch.__version__}"

@@ -94,6 +94,7 @@ class LabServer:
         command += ["--ServerApp.ip=127.0.0.1", f"--ServerApp.port={port}", "--ServerApp.port_retries=0"]
         command += [f"--ServerApp.root_dir={self.notebooks}", f"--IdentityProvider.token={self.token}"]
         command += ["--LabApp.expose_app_in_browser=True", "--LabApp.extension_manager=readonly"]
+        command += ["--JupyterNotebookApp.expose_app_in_browser=True"]  # the same server serves Notebook 7
         command += ["--LabApp.news_url=None", "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -202,8 +203,11 @@ class Lab:
             raise RuntimeError("no notebook is open; call open_notebook() first")
         return self._page
 
-    def open_notebook(self, cells: list[str] | Path) -> Page:
-        """Open a notebook made of these code cells (or a copy of the file at a path), its kernel idle and nothing run."""
+    def open_notebook(self, cells: list[str] | Path, app: Literal["lab", "notebook"] = "lab") -> Page:
+        """Open a notebook made of these code cells (or a copy of the file at a path), its kernel idle and nothing run.
+
+        `app`: JupyterLab, or Notebook 7, which knows no sidebars and no splash screen.
+        """
         path = self.server.notebooks / f"{self._name}.ipynb"
         if isinstance(cells, Path):
             path.write_bytes(cells.read_bytes())
@@ -215,8 +219,8 @@ class Lab:
         self._page.on("pageerror", lambda error: self.page_errors.append(str(error)))
         self._page.on("request", lambda request: self._note_request(request.url))
         # A workspace of its own, so that no page opens what another left behind.
-        query = f"?token={self.server.token}"
-        self._page.goto(f"{self.server.url}/lab/workspaces/{self._name}/tree/{path.name}{query}")
+        place = f"lab/workspaces/{self._name}/tree" if app == "lab" else "notebooks"
+        self._page.goto(f"{self.server.url}/{place}/{path.name}?token={self.server.token}")
         self._wait_for_kernel()
         return self._page
 
@@ -279,7 +283,7 @@ class Lab:
 
     def _wait_for_kernel(self) -> None:
         self.page.wait_for_function(KERNEL_IS_IDLE, timeout=START_SECONDS * 1000)
-        self.page.evaluate("() => { window.jupyterapp.shell.collapseLeft(); }")
+        self.page.evaluate("() => { window.jupyterapp.shell.collapseLeft?.(); }")
         self._wait_for_splash()
 
     def _wait_for_splash(self) -> None:
