@@ -62,12 +62,12 @@ __all__ = [
 def explore(model: Any, target: str = "vulkan", **options: Any) -> Any:
     """The widget on a Session, a Program, an exported program or the path of a `.pt2`.
 
-    `options` go to `lowerscope_widgets.Explorer`. LoadError: the path cannot be opened.
+    `options` go to `lowerscope_widgets.Explorer`. A path that cannot be opened is said in the widget, with a way out.
+    UnknownNameError: the target is not known. LowerscopeError: `model` is no program; of a module: how to capture it.
     """
     from lowerscope_widgets import Explorer  # lazy: the engine never needs a notebook
 
-    session = model if isinstance(model, Session) else Session(model, target)
-    return Explorer(session, **options)
+    return Explorer(model, target=None if isinstance(model, Session) else target, **options)
 
 
 def load_ipython_extension(ipython: Any) -> None:

@@ -31,6 +31,9 @@ from lowerscope.stage import Stage, StageResult
 from lowerscope.target import Target, borrowed_fields, pipeline, target_of
 from lowerscope.verdict import Step, Verdict
 
+#: Told as a stage begins: its pattern, its place from 0, and how many stages there are.
+Entering = Callable[[str, int, int], None]
+
 #: How many lowerings a lowerer keeps, so that switching back and forth, undo and redo cost nothing.
 _MOST_KNOWN = 8
 
@@ -170,18 +173,21 @@ class Lowerer:
             OrderedDict()
         )  # what has been lowered lately, by stage keys
 
-    def lower(self, recipe: Recipe, polled: Callable[[], None] = lambda: None) -> Lowering:
+    def lower(
+        self, recipe: Recipe, polled: Callable[[], None] = lambda: None, entering: Entering = lambda *_: None
+    ) -> Lowering:
         """Lower by `recipe`. RecipeError, UnknownNameError: it names what is not there, or contradicts itself.
 
         A recipe that was lowered by lately costs nothing: the graph goes there only when a snapshot is asked for.
-        `polled` is called now and then; what it raises ends the lowering, and the next one starts from there.
+        `polled` is called now and then, `entering` as each stage begins; what they raise ends the lowering, and the next
+        one starts from there.
         """
         with self.lock, no_garbage_collection():
             keys = tuple(key for _, key, *_ in self._plan(recipe))
             if keys in self._known:
                 self._known.move_to_end(keys)
                 return replace(self._known[keys], recipe=recipe)
-            self._go(recipe, polled)
+            self._go(recipe, polled, entering)
             verdicts, steps = self._collect()
             self._known[keys] = Lowering(
                 self.base,
@@ -199,11 +205,15 @@ class Lowerer:
                 self._known.popitem(last=False)
             return self._known[keys]
 
-    def _go(self, recipe: Recipe, polled: Callable[[], None] = lambda: None) -> None:
+    def _go(
+        self, recipe: Recipe, polled: Callable[[], None] = lambda: None, entering: Entering = lambda *_: None
+    ) -> None:
         """Bring the graph to where `recipe` leaves it, back no further than to the first stage that differs."""
         plan = self._plan(recipe)
-        for pattern, key, off, skips, later in plan[self._keep(plan) :]:
+        kept = self._keep(plan)
+        for place, (pattern, key, off, skips, later) in enumerate(plan[kept:], kept):
             polled()
+            entering(pattern.name, place, len(plan))
             self._run(pattern, key, off, skips, later, polled)
 
     def forget(self) -> None:

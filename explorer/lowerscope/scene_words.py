@@ -176,9 +176,22 @@ def program_facts(lowering: Lowering, name: str, nodes: int, modules: int) -> di
 
 
 def notice(lowering: Lowering, reasons: list[dict[str, Any]]) -> str | None:
-    """One sentence when nothing but core_aten was applied, with the reason met most often; else None."""
+    """What stands above the graph: operators that are not known here, and why nothing but core_aten was applied; or None."""
+    parts = [part for part in (_stand_ins(lowering), _nothing_matched(lowering, reasons)) if part]
+    return " ".join(parts) or None
+
+
+def _stand_ins(lowering: Lowering) -> str:
+    names = sorted(set(lowering.source.stand_ins.values()))
+    if not names:
+        return ""
+    listed = f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
+    return f"{listed} not registered here: such nodes stay opaque, and parity is off, since they cannot run."
+
+
+def _nothing_matched(lowering: Lowering, reasons: list[dict[str, Any]]) -> str:
     if any(step.pattern != "core_aten" for step in lowering.steps):
-        return None
+        return ""
     on = sum(1 for stage in lowering.stages if not stage.off and stage.pattern != "core_aten")
     if on == 0:
         return "Every pattern is off: switch one on to see what it takes."

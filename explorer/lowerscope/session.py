@@ -13,7 +13,7 @@ from typing import Any
 from torch.fx import Node
 
 from lowerscope.errors import LowerscopeError, RecipeError, unknown
-from lowerscope.lowering import Lowerer, Lowering
+from lowerscope.lowering import Entering, Lowerer, Lowering
 from lowerscope.measurements import Measurements
 from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program, as_program
@@ -29,6 +29,8 @@ class Session(Questions, Measurements):
         program: a Program, a `torch.export.ExportedProgram`, or the path of a `.pt2`. It is never changed.
         target: name of the target; see `lowerscope.TARGETS`.
         recipe: where to start instead of the target's defaults.
+        entering: called with (pattern, place, number of stages) as each stage of the first lowering begins, for a progress
+            bar; what it raises ends it.
 
     As the last line of a notebook cell it shows the widget.
 
@@ -36,11 +38,18 @@ class Session(Questions, Measurements):
         LoadError: the path cannot be opened. UnknownNameError: the target is not known.
     """
 
-    def __init__(self, program: Any, target: str = "vulkan", *, recipe: Recipe | None = None) -> None:
+    def __init__(
+        self,
+        program: Any,
+        target: str = "vulkan",
+        *,
+        recipe: Recipe | None = None,
+        entering: Entering = lambda *_: None,
+    ) -> None:
         self.program: Program = as_program(program)
         start = recipe if recipe is not None else Recipe(target_of(target).name)
         self._lowerer = Lowerer(self.program)
-        self._lowering = self._lowerer.lower(start)
+        self._lowering = self._lowerer.lower(start, entering=entering)
         self._history: list[tuple[str, Recipe]] = [("the start", start)]
         self._place = 0
         self._registry_version = REGISTRY.version

@@ -94,7 +94,7 @@ def program() -> lowerscope.Program:
 
 @pytest.fixture
 def explorer(program: lowerscope.Program) -> Iterator[Explorer]:
-    explorer = Explorer(program)
+    explorer = Explorer(lowerscope.Session(program))
     yield explorer
     explorer.close()
     explorer._jobs.wait()

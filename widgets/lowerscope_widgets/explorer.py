@@ -7,33 +7,39 @@ not as traits, which would echo them. What takes long runs in threads (`jobs`), 
 from __future__ import annotations
 
 import json
+import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
+from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 from torch.fx import Node
 
-from lowerscope.errors import LowerscopeError
+from lowerscope.errors import LowerscopeError, MissingOperatorError
 from lowerscope.folding import Folding
 from lowerscope.layout import LayoutCancelled
 from lowerscope.ledger import NodeRecord
 from lowerscope.module_tree import ModuleTree
+from lowerscope.program import as_program
 from lowerscope.recipe import Recipe
 from lowerscope.scene import Scene, SceneMaker
 from lowerscope.scene_nodes import NodeTable
 from lowerscope.session import Session
+from lowerscope.target import target_of
 from lowerscope_widgets import requests
 from lowerscope_widgets.bundle import bundle
 from lowerscope_widgets.jobs import Jobs
 from lowerscope_widgets.measuring import described, measure
-from lowerscope_widgets.static_view import show_static
+from lowerscope_widgets.opening import Opening, UnknownOps
+from lowerscope_widgets.static_view import StaticView, said_view, session_view, show_static
 
 PANELS = ("toolbar", "patterns", "graph", "inspector", "metrics")
 MEGABYTE = 1_000_000
+_GRACE = 0.5  # seconds in which most models are open: their static view is then shown at once
 _SETTLED = 0.25  # seconds without a change before numbers are measured
 _SLOW = 4000  # nodes of which a scene takes longer than a click may
 
@@ -44,7 +50,8 @@ class Explorer(anywidget.AnyWidget):
     """The graph of a model's lowering, and all that can be asked about it, as one widget.
 
     Args:
-        source: a Session, a Program, an exported program, or the path of a `.pt2`.
+        source: a Session, a Program, an exported program, or the path of a `.pt2`. All but a Session is opened beside the
+            user, in named stages that the widget shows and can stop; `session` waits for it.
         target: the backend to lower for; of a session: to go to.
         panels: which of toolbar, patterns, graph, inspector, metrics to show; `["graph"]` is the bare graph.
         height: CSS px.
@@ -53,8 +60,9 @@ class Explorer(anywidget.AnyWidget):
     `close()`, which frees it in kernel and browser.
 
     Raises:
-        LoadError, UnknownNameError: as `Session`. BundleError: the front end was not built. LowerscopeError: a panel of
-        that name does not exist.
+        UnknownNameError: the target is not known. BundleError: the front end was not built. LowerscopeError: a panel of
+        that name does not exist, or `source` is no program. A path that cannot be opened is said in the widget, with a
+        way out, and raised by `session`.
     """
 
     panels = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -73,24 +81,32 @@ class Explorer(anywidget.AnyWidget):
         self._measured: dict[str, dict[str, Any]] = {}
         self._last: tuple[Any, bytes] | None = None  # the last scene's header and columns, for a view that comes later
         self._end_watching: Callable[[], Any] = lambda: None
+        self._session: Session | None = None
+        self._opening: Opening | None = None
+        self._static: Callable[[StaticView], None] | None = (
+            None  # puts another static view in the place of the one shown
+        )
         self._esm, self._css = bundle()
         for name in panels or ():
             if name not in PANELS:
                 raise LowerscopeError(f"there is no panel {name!r}: use some of {', '.join(PANELS)}")
         if isinstance(source, Session):
-            self.session = source
             if target is not None:
                 source.set_target(target)
         else:
-            self.session = Session(source, target or "vulkan")
+            name = target_of(target or "vulkan").name
+            model = Path(source) if isinstance(source, (str, os.PathLike)) else as_program(source)
+            self._opening = Opening(model, name, self._tell, self._adopt)
         self._making = threading.Lock()
         self._sending = threading.Lock()  # the parts of a scene follow each other
         self._shown: Future[None] | None = None
         self._quiet = False  # a trait is set to tell Python what happened, not to make it happen
-        super().__init__(panels=list(panels or PANELS), height=height, recipe=self.session.recipe)
+        super().__init__(panels=list(panels or PANELS), height=height)
         self.on_msg(self._on_message)
-        self._end_watching = self.session.on_change(self._on_change)
-        _explorers[self.session] = weakref.ref(self)
+        if self._opening is not None:
+            self._opening.start()
+        else:
+            self._adopt(source)  # type: ignore[arg-type]  # a Session, then
 
     @classmethod
     def of(cls, session: Session) -> Explorer:
@@ -98,6 +114,49 @@ class Explorer(anywidget.AnyWidget):
         known = _explorers.get(session)
         found = known() if known is not None else None
         return found if found is not None and found.comm is not None else cls(session)
+
+    # ------------------------------------------------------------------ the session
+    @property
+    def session(self) -> Session:
+        """What the widget shows. Waits while it is opened. LoadError: it cannot be; says why. Stopped: it was stopped."""
+        if self._session is None:
+            assert self._opening is not None
+            return self._opening.future.result()
+        return self._session
+
+    def load(self, unknown_ops: UnknownOps = "error") -> Future[None]:
+        """Open again what could not be opened, or was stopped; the future ends when the scene is sent.
+
+        unknown_ops: "stand-in" looks at the graph without the operators that are not registered here.
+        """
+        if self._session is None and self._opening is not None:
+            self._opening.start(unknown_ops)
+            self._opening.future.add_done_callback(self._renew_static)
+        return self.show_opened()
+
+    def show_opened(self) -> Future[None]:
+        """Send the scene as soon as there is one, for a view that has just come; until then, what is being done."""
+        if self._session is not None or self._opening is None:
+            return self.show_again()
+        shown: Future[None] = Future()
+        self._opening.tell_again()
+        self._opening.future.add_done_callback(lambda done: self._show_first(done, shown))
+        return shown
+
+    def _show_first(self, done: Future[Session], shown: Future[None]) -> None:
+        try:
+            done.result()
+            self.show_again().add_done_callback(lambda sent: _pass_on(sent, shown))
+        except BaseException as error:
+            shown.set_exception(error)  # first: an answer takes the error away that was told before it
+            otherwise = "Open without it" if isinstance(error, MissingOperatorError) else None
+            self._tell({"type": "error", "where": "graph", "sentence": sentence_of(error), "otherwise": otherwise})
+
+    def _adopt(self, session: Session) -> None:
+        """A session is there: show it and follow its changes."""
+        self._session = session
+        self._end_watching = session.on_change(self._on_change)
+        _explorers[session] = weakref.ref(self)
 
     # ------------------------------------------------------------------ for Python
     @property
@@ -136,6 +195,8 @@ class Explorer(anywidget.AnyWidget):
 
     def close(self) -> None:
         """Free the widget in kernel and browser. The session lives on."""
+        if self._opening is not None:
+            self._opening.stop()
         self._jobs.cancel()
         self._end_watching()
         self._last = None
@@ -261,8 +322,10 @@ class Explorer(anywidget.AnyWidget):
         self._jobs.start(what, lambda cancelled: measure(what, lowering, revision, tell, cancelled), delay)
 
     def cancel(self, what: str) -> None:
-        """Stop what runs in the background ("parity", "latency", "by_step", "layout")."""
-        self._jobs.cancel(what)
+        """Stop what runs in the background ("load", "parity", "latency", "by_step", "layout")."""
+        if what == "load" and self._opening is not None:
+            self._opening.stop()
+        self._jobs.cancel("layout" if what == "load" else what)
 
     def later(self, work: Callable[[], Any]) -> Future[Any]:
         """Do `work` in a thread of its own; its result, or its error, is the future's."""
@@ -289,7 +352,7 @@ class Explorer(anywidget.AnyWidget):
         id = content.get("id")
         try:
             found = requests.answer(self, content)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:  # interrupted, it still owes the browser an answer
             self._reply(content, id, error=error)
             return
         if isinstance(found, Future):
@@ -332,6 +395,10 @@ class Explorer(anywidget.AnyWidget):
     def _known_nodes(self, proposal: Any) -> list[str]:
         return [self.session.lowering.id(node) for node in proposal.value]
 
+    @traitlets.default("recipe")
+    def _recipe_once_opened(self) -> Recipe:
+        return self.session.recipe
+
     @traitlets.observe("recipe")
     def _recipe_in_python(self, change: Any) -> None:
         if not self._quiet and change.new != self.session.recipe:
@@ -352,13 +419,41 @@ class Explorer(anywidget.AnyWidget):
     # ------------------------------------------------------------------ display
     def _repr_mimebundle_(self, **options: Any) -> Any:
         """The widget; and before it, as an output of its own, what a page without a kernel shows."""
-        show_static(self.session, self.scene())
+        if self._opening is not None:
+            wait([self._opening.future], _GRACE)
+        self._static = show_static(self._static_view())
+        if self._opening is not None and not self._opening.future.done():
+            self._opening.future.add_done_callback(self._renew_static)
         return super()._repr_mimebundle_(**options)
 
+    def _static_view(self) -> StaticView:
+        """Of the session; of a model that is still being opened, or cannot be, what there is to say."""
+        if self._session is None and self._opening is not None:
+            done = self._opening.future.done()
+            error = self._opening.future.exception() if done else None
+            return said_view(f"{self._opening.name} is being opened." if error is None else sentence_of(error))
+        return session_view(self.session, self.scene())
+
+    def _renew_static(self, _: Future[Session]) -> None:
+        if self._static is not None:
+            self._static(self._static_view())
+
     def __repr__(self) -> str:
+        if self._session is None and self._opening is not None:
+            return f"<Explorer, opening {self._opening.name!r}>"
         return f"<Explorer of {self.session!r}>"
+
+
+def _pass_on(sent: Future[None], shown: Future[None]) -> None:
+    error = sent.exception()
+    if error is None:
+        shown.set_result(None)
+    else:
+        shown.set_exception(error)
 
 
 def sentence_of(error: BaseException) -> str:
     """An error as one sentence for the widget: ours as they are; others with their class and where they arose."""
+    if isinstance(error, KeyboardInterrupt):
+        return "The kernel was interrupted before it had answered: ask again."
     return str(error) if isinstance(error, LowerscopeError) else described(error)

@@ -30,7 +30,10 @@ class ExploreMagics(Magics):
         try:
             if isinstance(model, lowerscope.Session) and given.target is not None:
                 model.set_target(given.target)
-            return lowerscope.explore(model, given.target or "vulkan", panels=panels)
+            explorer = lowerscope.explore(model, given.target or "vulkan", panels=panels)
+            if not hasattr(self.shell, "kernel"):  # a terminal shows no widget that could say what is wrong
+                _ = explorer.session
+            return explorer
         except LowerscopeError as error:
             raise UsageError(str(error)) from None  # shown as one line
 

@@ -155,7 +155,11 @@ def _profile(explorer: Explorer, request: Mapping[str, Any]) -> Any:
 
 # ---------------------------------------------------------------------- modules
 def _ready(explorer: Explorer, request: Mapping[str, Any]) -> Any:
-    return explorer.show_again()
+    return explorer.show_opened()
+
+
+def _load(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    return explorer.load("stand-in" if request["without"] else "error")
 
 
 def _open(explorer: Explorer, request: Mapping[str, Any]) -> Any:
@@ -263,6 +267,7 @@ def _pt2(lowering: Lowering, name: str) -> dict[str, str]:
 
 _HANDLERS: dict[str, Handler] = {
     "ready": _ready,
+    "load": _load,
     "toggle": _toggle,
     "only": _only,
     "all": _all,

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import base64
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from lowerscope import labels
@@ -19,14 +20,39 @@ _LARGEST_PICTURE = 1_500_000  # characters; it is saved with the notebook
 _ROWS = 40
 
 
-def show_static(session: Session, scene: Scene) -> None:
-    """Display the static view, in a notebook; elsewhere do nothing."""
+@dataclass(frozen=True)
+class StaticView:
+    """The same as HTML without a script, every name in it escaped, and as plain text."""
+
+    html: str
+    text: str
+
+
+def session_view(session: Session, scene: Scene) -> StaticView:
+    """Picture and tables of a session."""
+    return StaticView(static_html(session, scene), static_text(session, scene))
+
+
+def said_view(sentence: str) -> StaticView:
+    """A sentence in their place, while a model is being opened or where it cannot be."""
+    return StaticView(f'<div class="ls-static"><p>{html.escape(labels.shortened(sentence, 600))}</p></div>', sentence)
+
+
+def show_static(view: StaticView) -> Callable[[StaticView], None] | None:
+    """Display the static view, in a notebook; returns what puts another one in its place. Elsewhere do nothing: None."""
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
     shell = get_ipython()
-    if shell is not None and hasattr(shell, "kernel"):
-        display({"text/html": static_html(session, scene), "text/plain": static_text(session, scene)}, raw=True)
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    handle = display(_data(view), raw=True, display_id=True)
+    assert handle is not None
+    return lambda other: handle.update(_data(other), raw=True)
+
+
+def _data(view: StaticView) -> dict[str, str]:
+    return {"text/html": view.html, "text/plain": view.text}
 
 
 def static_html(session: Session, scene: Scene) -> str:

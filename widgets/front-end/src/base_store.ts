@@ -48,10 +48,10 @@ export class BaseStore {
     }
   }
 
-  /** Ask for the scene again, after an error. */
-  reload(): void {
+  /** Open the model again, after an error; `without` what is not registered. */
+  reload(without = false): void {
     this.dismissError("graph");
-    void this.ask({ type: "ready" }, "graph");
+    void this.ask({ type: "load", without }, "graph");
   }
 
   say(text: string, aloud = true): void {

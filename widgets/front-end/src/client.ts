@@ -40,6 +40,13 @@ export interface Model {
   send(content: unknown, callbacks?: unknown, buffers?: ArrayBuffer[]): void;
   on(event: string, listener: (...parts: never[]) => void): void;
   off(event: string, listener: (...parts: never[]) => void): void;
+  /** Jupyter's own, which knows the kernel; other hosts have none. */
+  widget_manager?: { kernel?: { statusChanged?: Signal } | null };
+}
+
+interface Signal {
+  connect(listener: (sender: unknown, status: string) => void): void;
+  disconnect(listener: (sender: unknown, status: string) => void): void;
 }
 
 interface Waiting extends Pending {
@@ -63,14 +70,25 @@ export class KernelClient implements Client {
   readonly #listener = (message: Reply | Event, buffers?: (DataView | ArrayBuffer)[]) =>
     this.#receive(message, buffers);
 
+  #gone = false;
+
   readonly #closed = () => {
+    this.#gone = true;
     for (const waiting of [...this.#waiting.values()]) this.#settle(waiting.id)?.reject(new Error(GONE));
     this.onGone();
   };
 
+  /** A kernel that dies or is restarted closes no widget: only its status tells. */
+  readonly #status = (_: unknown, status: string) => {
+    if (/dead|restart|terminat/.test(status)) this.#closed();
+  };
+  readonly #statusChanged: Signal | undefined;
+
   constructor(readonly model: Model) {
     model.on("msg:custom", this.#listener);
     for (const event of CLOSED) model.on(event, this.#closed);
+    this.#statusChanged = model.widget_manager?.kernel?.statusChanged;
+    this.#statusChanged?.connect(this.#status);
   }
 
   get pending(): readonly Pending[] {
@@ -78,6 +96,7 @@ export class KernelClient implements Client {
   }
 
   ask<T>(request: Ask): Promise<T> {
+    if (this.#gone) return Promise.reject(new Error(GONE));
     const id = this.#next++;
     return new Promise<T>((resolve, reject) => {
       this.#waiting.set(id, {
@@ -103,6 +122,7 @@ export class KernelClient implements Client {
   close(): void {
     this.model.off("msg:custom", this.#listener);
     for (const event of CLOSED) this.model.off(event, this.#closed);
+    this.#statusChanged?.disconnect(this.#status);
     this.#waiting.clear();
     this.onEvent = () => {};
     this.onPending = () => {};

@@ -46,6 +46,7 @@ export class EventReader {
         store.select(event.nodes, { quiet: true });
         break;
       case "error":
+        store.update({ otherwise: event.otherwise ?? null });
         store.fail(REGIONS.find((region) => region === event.where) ?? "graph", event.sentence);
         break;
     }

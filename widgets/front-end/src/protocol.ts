@@ -107,6 +107,7 @@ export interface ReasonGroup { pattern: string; condition: string; sentence: str
 // ---------------------------------------------------------------- requests (browser -> kernel) and replies
 export type Request = { id: number } & (
   | { type: "ready" } // asks for the scene; answered by `scene`
+  | { type: "load"; without: boolean } // open again what could not be opened; without: the operators that are not registered
   | { type: "toggle"; pattern: string; enabled: boolean }
   | { type: "only"; pattern: string } // every other pattern off
   | { type: "all"; enabled: boolean }
@@ -127,7 +128,7 @@ export type Request = { id: number } & (
   | { type: "what_if"; node: string; pattern: string }
   | { type: "statistics"; node: string } // of a constant
   | { type: "measure"; what: "parity" | "latency" | "by_step" }
-  | { type: "cancel"; what: "parity" | "latency" | "by_step" | "layout" }
+  | { type: "cancel"; what: "load" | "parity" | "latency" | "by_step" | "layout" } // load: layout, too
   | { type: "selected"; nodes: string[] } // told, not asked: no reply
   | { type: "copy"; what: "python" | "json" | "compile_options" }
   | { type: "export"; what: "svg" | "html" | "pt2"; step?: number } // step: of the picture
@@ -150,7 +151,7 @@ export type Event =
   | { type: "by_step"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; rows: StepError[]; sentence: string }
   | { type: "focus"; node: string }
   | { type: "select"; nodes: string[] }
-  | { type: "error"; where: string; sentence: string };
+  | { type: "error"; where: string; sentence: string; otherwise?: string | null }; // otherwise: label of `load` without
 
 export interface Argument { name: string; text: string; nodes: string[] } // nodes: ids that the text mentions
 export interface Inspection {

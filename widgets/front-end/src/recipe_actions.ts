@@ -90,7 +90,7 @@ export class RecipeActions extends BaseStore {
     void this.ask({ type: "measure", what }, "metrics");
   }
 
-  cancel(what: "parity" | "latency" | "by_step" | "layout"): void {
+  cancel(what: "load" | "parity" | "latency" | "by_step" | "layout"): void {
     void this.ask({ type: "cancel", what }, "metrics");
   }
 

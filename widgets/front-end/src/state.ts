@@ -80,6 +80,8 @@ export interface State {
   kernel: "idle" | "waiting" | "busy" | "gone";
   live: boolean;
   errors: Readonly<Partial<Record<Region, string>>>;
+  /** What else than opening it again can be done about the graph's error: a button's label. */
+  otherwise: string | null;
   /** Last thing said, for aria-live; aloud also as a toast (what shows elsewhere on screen anyway is not). */
   said: { text: string; serial: number; aloud: boolean };
   /** Text that could not be put on the clipboard, shown to be copied by hand. */
@@ -131,6 +133,7 @@ export function initialState(live: boolean): State {
     kernel: "idle",
     live,
     errors: {},
+    otherwise: null,
     said: { text: "", serial: 0, aloud: false },
     copied: null,
     width: "medium",

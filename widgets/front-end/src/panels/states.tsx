@@ -40,6 +40,7 @@ function Empty(): JSX.Element {
 
 function Failed({ sentence }: { sentence: string }): JSX.Element {
   const store = useStore();
+  const otherwise = usePick((state) => state.otherwise);
   const [what, why] = clauses(sentence);
   return (
     <div data-ls="state-error" role="alert">
@@ -51,6 +52,7 @@ function Failed({ sentence }: { sentence: string }): JSX.Element {
       </div>
       <div class="ls-row">
         <Button label="Load again" primary data-ls="load-again" onClick={() => store.reload()} />
+        {otherwise !== null && <Button label={otherwise} data-ls="load-without" onClick={() => store.reload(true)} />}
         <Button
           label="Copy details"
           icon="copy"
@@ -122,7 +124,7 @@ function Loading(): JSX.Element {
         <div class="ls-arg ls-11" style={{ marginTop: "4px" }}>
           <span class="ls-2">The graph appears as soon as it is laid out.</span>
           <span class="ls-push">
-            <Link text="Stop" data-ls="stop-loading" onClick={() => store.cancel("layout")} />
+            <Link text="Stop" data-ls="stop-loading" onClick={() => store.cancel("load")} />
           </span>
         </div>
       )}
