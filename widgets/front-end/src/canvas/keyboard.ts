@@ -43,9 +43,9 @@ export function addKeyboard(root: HTMLElement, store: Store): () => void {
     "keydown",
     (event) => {
       if (event.target instanceof Element) event.target.removeAttribute(SUPPRESS);
-      // A panel that used the key has prevented its default; what is typed into a field is the field's.
+      // A panel that used the key has prevented its default; what is typed into a field is the field's. F6 leads out of it.
       if (event.defaultPrevented) return;
-      if (isTyping(event.target)) {
+      if (isTyping(event.target) && event.key !== "F6") {
         if (!event.ctrlKey && !event.metaKey) event.stopPropagation();
         return;
       }
