@@ -184,8 +184,10 @@ def _traced(
         raise RecipeError(
             f"the example inputs of '{title}' are a sequence of tensors, such as [torch.randn(1, 4, 8, 8)]"
         )
+    # torch.export takes one tensor given twice for one input, and the pattern would ask for one value in both places
+    apart = tuple(t.clone() if any(t is other for other in inputs[:i]) else t for i, t in enumerate(inputs))
     try:
-        program = capture(_Function(function).eval(), tuple(inputs), name=title)
+        program = capture(_Function(function).eval(), apart, name=title)
         # core ATen with its constants folded, as the pattern meets a program: what is searched for is else looked for as it is
         recipe = Recipe(next(iter(TARGETS)))
         lowered = lower(program, recipe.disable(*_others(recipe.target))).program

@@ -1,34 +1,41 @@
-"""In-place operators: which can simply be made functional where they stand, and the fallback for the rest.
+"""In-place operators and autocast regions: what can stay where it stands, and the fallback for the rest.
 
 Export keeps the training form, in which `relu_` and `add_` write into their argument. Patterns are written for the
 functional form. Where nobody else can see the write, the op is replaced by its functional twin as a step of core_aten;
-where somebody can (a slice that is written to, a buffer), torch's own functionalisation of the whole program is needed.
+where somebody can (a slice that is written to, a buffer), torch's own functionalisation of the whole program is needed. So it is for a
+region under autocast: which dtype an op computes in there depends on its name (conv2d is cast, convolution is not), so
+nothing could be rewritten before the casts are written out.
 """
 
 from __future__ import annotations
 
 import operator
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 from torch.fx import Graph, Node
 
+from lowerscope.ops import display_name
 from lowerscope.program import Program
 
 
 def functional_program(program: Program) -> tuple[Program, tuple[str, ...]]:
-    """A program in which every in-place op is a simple one, and what a reader should know about how it came to be.
+    """A program without autocast in which every in-place op is a simple one, and what a reader should know about it.
 
     It is the given program itself when that is so already.
     """
     graphs = [m.graph for m in program.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
-    hard = next((n for g in graphs for n in g.nodes if writes(n) and not is_simple(n)), None)
+    hard = next((n for g in graphs for n in g.nodes if is_autocast(n) or (writes(n) and not is_simple(n))), None)
     if hard is None:
         return program, ()
-    functional = program.exported_program.run_decompositions({})
+    functional = decomposed(program.exported_program, {})
+    does = "runs its region under autocast" if is_autocast(hard) else "writes into memory that others read"
     note = (
-        f"'{hard.name}' ({hard.target}) writes into memory that others read, so the program is shown in torch's functional "
-        "form; names may differ from the exported ones."
+        f"'{hard.name}' ({display_name(hard.target)}) {does}, so the program is shown in torch's functional form"
+        f"{', its casts written out' if is_autocast(hard) else ''}; names may differ from the exported ones."
     )
     made = Program(
         functional,
@@ -38,6 +45,13 @@ def functional_program(program: Program) -> tuple[Program, tuple[str, ...]]:
         stand_ins=program.stand_ins,
     )
     return made, (note,)
+
+
+def decomposed(exported: ExportedProgram, table: Mapping[Any, Callable[..., Any]]) -> ExportedProgram:
+    """`exported.run_decompositions(table)`, without the warning that torch 2.13 has for itself as it copies a program."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+        return exported.run_decompositions(dict(table))
 
 
 def taken_apart(given: Program, functional: Program) -> dict[str, tuple[str, ...]]:
@@ -53,6 +67,11 @@ def taken_apart(given: Program, functional: Program) -> dict[str, tuple[str, ...
             found.setdefault(sources[0].name, []).append(node.name)
     own = {n.name for n in given.graph.nodes}
     return {name: tuple(made) for name, made in found.items() if name in own}
+
+
+def is_autocast(node: Node) -> bool:
+    """Whether a node is a call of a region that runs under autocast."""
+    return node.op == "call_function" and getattr(node.target, "__name__", "") == "wrap_with_autocast"
 
 
 def writes(node: Node) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
+
+from lowerscope.ledger import sub_graph_paths
 
 
 def outer_operand(call: Node, holder: Node, inner: Graph) -> Iterator[tuple[Node, Node]]:
@@ -29,6 +31,16 @@ def outer_operand(call: Node, holder: Node, inner: Graph) -> Iterator[tuple[Node
     for placeholder, operand in zip(placeholders[max(skipped, 0) :], operands, strict=False):
         if isinstance(operand, Node):
             yield placeholder, operand
+
+
+def seen_inside(module: GraphModule, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """(id of a value, id of a placeholder that stands for it one sub-graph further in), at every depth."""
+    for holder, held in sub_graph_paths(module.graph, module):
+        inner = f"{prefix}{holder.target}/"
+        for call in holder.users:
+            for placeholder, operand in outer_operand(call, holder, held.graph):
+                yield prefix + operand.name, inner + placeholder.name
+        yield from seen_inside(held, inner)
 
 
 _OPERANDS_IN_LAST = ("cond", "map_impl", "while_loop", "scan")

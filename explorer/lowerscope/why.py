@@ -9,10 +9,10 @@ from dataclasses import replace
 from lowerscope.check import Record
 from lowerscope.explain import Explanation, explain
 from lowerscope.history import history
-from lowerscope.ledger import Ledger
 from lowerscope.lowering import Lowering
 from lowerscope.ops import display_name
 from lowerscope.pattern import REGISTRY, Pattern
+from lowerscope.subgraph_constants import seen_inside
 from lowerscope.verdict import Outcome, Verdict
 
 #: How far from a node its nearest anchor is looked for: a match of ours spans at most five nodes.
@@ -95,44 +95,78 @@ def _verdict(lowering: Lowering, pattern: Pattern, id: str) -> Verdict:
     holding = [v for v in by_anchor.values() if not (members.isdisjoint(v.nodes) and members.isdisjoint(v.origins))]
     if holding:
         return min(holding, key=_first)
-    return _nearest(lowering.ledger, line, by_anchor) or _no_anchor(lowering, pattern, id)
+    nearest, passing = _nearest(lowering, line, by_anchor)
+    return nearest or _no_anchor(lowering, pattern, id, passing)
 
 
 def _first(verdict: Verdict) -> tuple[int, int]:
     return RANK[verdict.outcome], -verdict.passed
 
 
-def _nearest(ledger: Ledger, line: tuple[str, ...], by_anchor: Mapping[str, Verdict]) -> Verdict | None:
-    """The verdict at the nearest anchor, those upstream first: a match is anchored at its first node.
+def _nearest(
+    lowering: Lowering, line: tuple[str, ...], by_anchor: Mapping[str, Verdict]
+) -> tuple[Verdict | None, Verdict | None]:
+    """The verdict at the nearest anchor whose match could have held a node, and that at the nearest that could not.
 
-    A match that is applied counts when an optional part of it failed, which could have held the node.
+    Those upstream come first: a match is anchored at its first node. A value that a sub-graph is given is looked for in
+    there too: the weight of a convolution in a loop. A match that is applied could have held the node when an optional
+    part of it failed.
     """
     if not by_anchor:
-        return None
+        return None, None
+    ledger = lowering.ledger
+    inside, outside = lowering.remember("operands", lambda: _operands(lowering))
     seen = set(line)
     queue = deque((id, 0) for id in line)
     best: tuple[int, int, int, Verdict] | None = None
+    passing: tuple[int, Verdict] | None = None
     while queue:
         id, distance = queue.popleft()
         if distance == _REACH or (best is not None and distance >= best[0]):
             break
-        for upstream, others in ((0, ledger.sources(id)), (1, ledger.readers(id))):
+        sources = (*ledger.sources(id), *outside.get(id, ()))
+        readers = (*ledger.readers(id), *inside.get(id, ()))
+        for upstream, others in ((0, sources), (1, readers)):
             for other in others:
                 if other in seen:
                     continue
                 seen.add(other)
                 queue.append((other, distance + 1))
-                verdict = by_anchor.get(other)
-                if verdict is not None and (verdict.outcome is not Outcome.APPLIED or verdict.record.failure()):
+                lives = (other, *ledger.descendants(other))
+                verdict = next((by_anchor[i] for i in lives if i in by_anchor), None)
+                if verdict is None:
+                    continue
+                if verdict.outcome is Outcome.APPLIED and not verdict.record.failure():
+                    passing = passing or (distance + 1, verdict)
+                else:
                     candidate = (distance + 1, upstream, -verdict.passed, verdict)
                     if best is None or candidate[:3] < best[:3]:
                         best = candidate
-    return best[3] if best is not None else None
+    if (
+        best is not None
+        and passing is not None
+        and passing[0] < best[0]
+        and ledger.records[line[0]].op == "placeholder"
+    ):
+        best = None  # the weight of a match that is applied: what its neighbours lack is not about it
+    return (best[3] if best is not None else None), (passing[1] if passing is not None else None)
 
 
-def _no_anchor(lowering: Lowering, pattern: Pattern, id: str) -> Verdict:
+def _operands(lowering: Lowering) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """What stands for a value in sub-graphs, and what a placeholder of a sub-graph stands for."""
+    inside: dict[str, list[str]] = {}
+    outside: dict[str, list[str]] = {}
+    for outer, inner in seen_inside(lowering.source.graph_module):
+        inside.setdefault(outer, []).append(inner)
+        outside.setdefault(inner, []).append(outer)
+    return inside, outside
+
+
+def _no_anchor(lowering: Lowering, pattern: Pattern, id: str, passing: Verdict | None) -> Verdict:
     record = lowering.ledger.records[id]
     what = display_name(record.target) if record.op == "call_function" else record.op
     met_at = next((s.first for s in lowering.stages if s.pattern == pattern.name), len(lowering.steps))
     reason = f"'{id}' ({what}) is no anchor of it, and none is within {_REACH} edges"
+    if passing is not None:
+        reason = f"'{id}' ({what}) is no anchor of it, and the nearest match, applied at '{passing.anchor}', does not take it"
     return Verdict(pattern.name, id, Outcome.NO_ANCHOR, reason, Record(), (), (id,), met_at, pattern)

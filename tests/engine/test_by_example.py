@@ -221,6 +221,13 @@ def test_rank_and_dtype_are_the_examples_unless_lifted(image, option, kind):
     assert _verdict(_session(lambda s, x: x.sin().exp(), image)) == "applied"
 
 
+def test_one_tensor_given_twice_as_the_example_is_two_arguments():
+    image = torch.randn(2, 3)
+    pattern_from(lambda x, y: x.sin() + y, lambda x, y: y + x.sin(), [image, image], name=NAME)
+    session = _session(lambda s, x, y: x.sin() + y, torch.randn(2, 3), torch.randn(2, 3))
+    assert _verdict(session) == "applied"
+
+
 # ---------------------------------------------------------------- the user's functions
 def test_where_is_a_condition_of_the_functions_name():
     def wide_enough(bound):

@@ -21,6 +21,7 @@ import pandas as pd
 import torch
 
 from lowerscope.errors import MeasureError
+from lowerscope.functional import decomposed
 from lowerscope.measure.batches import flatten
 from lowerscope.measure.compare import Comparison, compare
 from lowerscope.measure.interpreter import Cancelled
@@ -199,7 +200,7 @@ def portable(program: Program) -> torch.export.ExportedProgram:
     if not table:
         return exported
     try:
-        return exported.run_decompositions(table)
+        return decomposed(exported, table)
     except (RuntimeError, TypeError, AssertionError, ValueError) as error:
         names = ", ".join(sorted(str(target) for target in table))
         raise MeasureError(f"{names} cannot be decomposed to ATen for the runtime: {error}") from error
