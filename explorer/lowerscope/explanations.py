@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -21,7 +22,8 @@ class Explanations(Sequence[Explanation]):
             return _RANK.index(e.verdict), -(e.passed / max(e.total, 1))
 
         self._items = sorted(explanations, key=rank)
-        self.outside = outside  #: why the target's backend does not take the node, if it does not
+        #: why the target's backend does not take the node, if it does not; a line per target when several were asked
+        self.outside = outside
 
     def __getitem__(self, place: int) -> Explanation:  # type: ignore[override]
         return self._items[place]
@@ -52,14 +54,28 @@ class Explanations(Sequence[Explanation]):
         ]
         return Table(rows, index=pd.Index([e.pattern for e in self._items], name="pattern"))
 
+    @property
+    def history(self) -> tuple[str, ...]:
+        """What became of the node, as every one of the explanations tells it: printed once, above them."""
+        told = [e.history for e in self._items if e.verdict != "no anchor"]
+        return tuple(line for line in told[0] if all(line in h for h in told)) if len(told) > 1 else ()
+
     def __str__(self) -> str:
-        parts = [str(e) if e.verdict not in ("no anchor",) else e.headline for e in self._items]
-        if self.outside:
-            parts.append(f"outside the delegate: {self.outside}")
+        parts = ["\n".join(self.history)] if self.history else []
+        parts += [str(e) if e.verdict != "no anchor" else e.headline for e in self._shown()]
+        parts += [f"outside the delegate: {line}" for line in (self.outside or "").splitlines()]
         return "\n\n".join(parts)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        outside = f"<p>outside the delegate: {html.escape(self.outside)}</p>" if self.outside else ""
-        return "".join(e._repr_html_() for e in self._items) + outside
+        history = "".join(f"<p>{html.escape(line)}</p>" for line in self.history)
+        outside = [f"<p>outside the delegate: {html.escape(line)}</p>" for line in (self.outside or "").splitlines()]
+        return "".join([history, *(e._repr_html_() for e in self._shown()), *outside])
+
+    def _shown(self) -> Iterator[Explanation]:
+        """The explanations without the sentences that an earlier one has told already."""
+        told = set(self.history)
+        for explanation in self._items:
+            yield replace(explanation, history=tuple(line for line in explanation.history if line not in told))
+            told.update(explanation.history)

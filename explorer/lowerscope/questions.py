@@ -86,7 +86,9 @@ class Questions:
             lowering, name = self.lowering, name_of(node)
             if targets is None:
                 return Explanations(why.why_not_all(lowering, name), outside_reason(lowering, name))
-            return Explanations(why.why_not_anywhere(lowering, self._lowered_for(targets), name))
+            others = self._lowered_for(targets)
+            found = why.why_not_anywhere(lowering, others, name)
+            return Explanations(found, why.outside_anywhere(lowering, others, name))
         if targets is not None:
             raise RecipeError("targets= is for all patterns at a node: leave out the pattern, or set_target first")
         self.known_patterns([pattern])

@@ -11,6 +11,7 @@ from lowerscope.explain import Explanation, explain
 from lowerscope.history import history
 from lowerscope.lowering import Lowering
 from lowerscope.ops import display_name
+from lowerscope.partitions import outside_reason
 from lowerscope.pattern import REGISTRY, Pattern
 from lowerscope.subgraph_constants import seen_inside
 from lowerscope.verdict import Outcome, Verdict
@@ -69,6 +70,17 @@ def why_not_anywhere(lowering: Lowering, others: Mapping[str, Lowering], node: s
                 said.add((best.pattern, best.verdict, best.reason))
                 found.append(_named(best, target))
     return found
+
+
+def outside_anywhere(lowering: Lowering, others: Mapping[str, Lowering], node: str) -> str | None:
+    """Why each target's backend leaves out `node` of `lowering`, or what became of it there: a line per target; None: none does."""
+    origins = lowering.origin(node)
+    lines = []
+    for target, other in {lowering.recipe.target: lowering, **others}.items():
+        nodes = [lowering.id(node)] if other is lowering else [i for i in origins if i in other.ledger.records]
+        reason = next((r for i in nodes if (r := outside_reason(other, i)) is not None), None)
+        lines += [f"{target}: {reason}"] if reason is not None else []
+    return "\n".join(lines) or None
 
 
 def verdict_of(lowering: Lowering, pattern: str, node: str) -> Verdict:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import pytest
 import torch
 from torch import nn
@@ -207,6 +209,28 @@ def test_all_targets_are_asked_each_lowered_once(several, monkeypatch):
     assert sorted(lowered) == sorted(set(lowered))
     keys = [(e.pattern, e.verdict, e.reason) for e in found]
     assert len(keys) == len(set(keys)), "what two targets say alike is said once"
+
+
+def test_the_reason_for_not_being_delegated_stands_beside_it_for_every_target(image):
+    found = session(lambda s, x: torch.erfinv(s.conv(x)).relu(), image, conv=conv())
+    here = found.why_not(node="erfinv")
+    assert here.outside is not None
+    everywhere = found.why_not(node="erfinv", targets="all")
+    assert everywhere.outside is not None
+    lines = everywhere.outside.splitlines()
+    assert f"vulkan: {here.outside}" == lines[0]
+    assert {line.partition(":")[0] for line in lines} >= {"vulkan", "xnnpack"}
+    assert str(everywhere).count("outside the delegate: ") == len(lines)
+    assert found.why_not(node="relu", targets=["xnnpack"]).outside is None
+
+
+def test_what_became_of_the_node_is_told_once(image):
+    found = session(lambda s, x: s.norm(s.conv(x)), image, conv=conv(), norm=nn.BatchNorm2d(4))
+    told = found.why_not(node="batch_norm")
+    said = [line for e in told for line in e.history]
+    assert len(said) > len(set(said))
+    assert [line for line in set(said) if str(told).count(line) != 1] == []
+    assert [line for line in set(said) if told._repr_html_().count(html.escape(line)) != 1] == []
 
 
 def test_a_node_of_a_later_stage_is_found_in_other_targets_by_its_origin(several):
