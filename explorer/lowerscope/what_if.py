@@ -52,7 +52,7 @@ class Suggestion:
 def what_if(lowering: Lowering, pattern: str, node: str, polled: Callable[[], None] = lambda: None) -> list[Suggestion]:
     """The verified changes under which `pattern` would match at `node`, those that keep the numbers first.
 
-    `polled` is called between trials; what it raises ends the search. UnknownNameError: no such pattern or node.
+    `polled` is called now and then; what it raises ends the search. UnknownNameError: no such pattern or node.
     """
     verdict = verdict_of(lowering, pattern, node)
     if verdict.outcome is Outcome.APPLIED:
@@ -82,7 +82,7 @@ def _tried(lowering: Lowering, node: str, verdict: Verdict, polled: Callable[[],
         editor = lowerer.editor_before(lowering.recipe, verdict.pattern)
         for says, edit in list(edits.for_failure(verdict, editor)):
             polled()
-            suggestion = _try_edit(lowerer, lowering, verdict, says, edit)
+            suggestion = _try_edit(lowerer, lowering, verdict, says, edit, polled)
             if suggestion is not None:
                 yield suggestion
 
@@ -157,38 +157,45 @@ def _try_recipe(
     applied = {v.origins for v in lowering.verdicts_of(verdict.pattern) if v.outcome is Outcome.APPLIED}
     for other in tried.verdicts_of(verdict.pattern):
         if other.outcome is Outcome.APPLIED and wanted & set(other.origins) and other.origins not in applied:
-            same, words = _numbers(lowering.source, tried.program)
+            same, words = numbers(lowering.source, tried.program, polled)
             return Suggestion(says, same, words, recipe)
     return None
 
 
 # ---------------------------------------------------------------- changes of the program
-def _try_edit(lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str, edit: edits.Edit) -> Suggestion | None:
+def _try_edit(
+    lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str, edit: edits.Edit, polled: Callable[[], None]
+) -> Suggestion | None:
     """Make the edit on the graph that the pattern met, and run the pattern there."""
     editor = lowerer.editor_before(lowering.recipe, verdict.pattern)
     mark = editor.mark()
     try:
         if verdict.anchor not in editor.nodes or not edit(editor, verdict):
             return None
-        result = Stage(editor, verdict.rule).run()
+        result = Stage(editor, verdict.rule).run(polled)
         after = result.verdicts.get((verdict.pattern, verdict.anchor))
         if after is None or after.outcome not in _WOULD:
             return None
         if edits.changes_inputs(edit):
             return Suggestion(says, None, "other inputs")
-        same, words = _numbers(lowering.source, take_snapshot(editor, says))
+        same, words = numbers(lowering.source, take_snapshot(editor, says), polled)
         return Suggestion(says, same, words)
     finally:
         editor.undo_to(mark)
 
 
-def _numbers(before: Program, after: Program) -> tuple[bool | None, str]:
+def numbers(before: Program, after: Program, polled: Callable[[], None]) -> tuple[bool | None, str]:
+    """Whether two programs give the same numbers (None: it could not be measured), and what was found in a sentence."""
+
+    def cancelled() -> bool:
+        polled()
+        return False
+
     try:
-        report = parity(before, after, oracle=False)
-        if (
-            report.verdict == "different"
-        ):  # in float16 they may differ by what the original itself is off: ask the oracle
-            report = parity(before, after)
+        report = parity(before, after, oracle=False, cancelled=cancelled)
+        if report.verdict == "different":
+            # in float16 they may differ by what the original itself is off: ask the oracle
+            report = parity(before, after, cancelled=cancelled)
     except MeasureError as error:
         return None, str(error)
     return report.verdict in ("equal", "close"), report.sentence

@@ -17,7 +17,9 @@ import torch
 from torch import nn
 
 import lowerscope
+from lowerscope.by_example import pattern_from
 from lowerscope.columns import unpack
+from lowerscope.pattern import REGISTRY
 from lowerscope_widgets import BundleError, Explorer, requests
 from lowerscope_widgets import explorer as explorer_module
 from lowerscope_widgets.bundle import bundle
@@ -267,6 +269,84 @@ def test_a_suggestion_is_tried_on_a_copy_and_can_be_applied_and_taken_back(brows
     browser.ask("undo")
     assert browser.explorer.session.recipe == recipe
     assert "a recipe has 'target'" in browser.fails("apply", recipe={"patterns": []})
+
+
+def test_a_search_for_suggestions_is_stopped_and_answered_with_nothing(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = threading.Event()
+
+    def endless(lowering: Any, pattern: str, node: str, polled: Any) -> None:
+        begun.set()
+        while True:
+            polled()
+            threading.Event().wait(0.01)
+
+    monkeypatch.setattr("lowerscope_widgets.answers.what_if", endless)
+    first = browser.explorer.what_if("fold_batch_norm", "conv2d")
+    assert begun.wait(10)
+    waiting = browser.explorer.what_if("fold_batch_norm", "conv2d_1")  # a newer one stops the one before
+    assert first.result(10) is None
+    browser.ask("cancel", what="what_if")
+    assert waiting.result(10) is None
+    begun.clear()
+    third = browser.explorer.what_if("fold_batch_norm", "conv2d")
+    assert begun.wait(10)
+    browser.ask("toggle", pattern="fold_batch_norm", enabled=False)  # so does another recipe
+    assert third.result(10) is None
+    assert browser.explorer._jobs.wait(10)
+
+
+def test_conflicts_are_tried_in_the_background_and_flipped(browser: Browser) -> None:
+    browser.ask("measure", what="conflicts")
+    assert browser.explorer._jobs.wait()
+    event = browser.events("conflicts")[-1]
+    assert event["state"] == "fresh", event["sentence"]
+    assert event["sentence"] == f"{len(event['rows'])} matches lost their nodes."
+    text = PROTOCOL.read_text(encoding="utf-8")
+    body = re.findall(r"export interface Conflict \{(.*?)\}", text)[0]
+    row = next(r for r in event["rows"] if r["loser"] == "conv_with_clamp")
+    assert set(row) == set(re.findall(r"(\w+):", body))
+    assert row["winner"] == "conv2d_with_epilogue"
+    assert row["parity"] in ("equal", "close")
+    assert isinstance(row["flipped"], int)
+    assert "stage" in row["why"]
+    session = browser.explorer.session
+    browser.ask("apply", recipe=row["apply"])
+    assert session.why_not("conv_with_clamp", row["loser_at"]).verdict == "applied"
+    browser.ask("undo")
+    before = session.recipe
+    browser.ask("flip", pattern="conv_with_clamp")
+    assert session.recipe != before
+    assert session.patterns().loc["conv_with_clamp", "applied"] >= 1
+    assert "no other match has any of them" in browser.fails("flip", pattern="fold_batch_norm")
+    assert "no pattern of target vulkan" in browser.fails("flip", pattern="folds")
+
+
+def test_a_users_pattern_is_live_and_its_exception_a_verdict(browser: Browser) -> None:
+    def where_it_breaks(bound: Any) -> bool:
+        raise ValueError("such a thing")
+
+    image = torch.randn(1, 4, 6, 5)
+    try:
+        pattern_from(lambda x, y: torch.relu(x + y), torch.add, [image, image], where=[where_it_breaks], name="mine")
+        browser.explorer.session.refresh()
+        row = browser.pattern("mine")
+        assert (row["yours"], row["summary"]) == (True, "1 failed")
+        assert browser.pattern("fold_batch_norm")["applied"] == 1
+        found = browser.explorer.session.matches("mine")
+        anchor = found[found.verdict == "error"].anchor.item()
+        (told,) = browser.ask("why_not", node=anchor, pattern="mine")["explanations"]
+        assert told["verdict"] == "error"
+        line = where_it_breaks.__code__.co_firstlineno + 1
+        assert f"ValueError: such a thing at line {line} of test_explorer_requests.py" in told["reason"]
+        pattern_from(
+            lambda x, y: torch.relu(x + y), lambda x, y: torch.add(x, y).clamp(min=0), [image, image], name="mine"
+        )
+        browser.explorer.session.refresh()
+        assert browser.pattern("mine")["applied"] == 1
+    finally:
+        REGISTRY.remove("mine")
 
 
 def test_statistics_of_a_constant(browser: Browser) -> None:
@@ -525,3 +605,10 @@ def test_a_job_that_is_cancelled_before_its_delay_is_over_never_runs() -> None:
     jobs.start("parity", lambda cancelled: pytest.fail("it ran"), delay=30)
     jobs.cancel()
     assert jobs.wait(10)
+
+
+def test_a_job_that_never_runs_says_so() -> None:
+    jobs, dropped = Jobs(), threading.Event()
+    jobs.start("what_if", lambda cancelled: pytest.fail("it ran"), delay=30, dropped=dropped.set)
+    jobs.cancel("what_if")
+    assert dropped.wait(10)

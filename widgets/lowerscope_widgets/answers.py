@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -91,8 +91,13 @@ def explanation(found: Explanation) -> dict[str, Any]:
     }
 
 
-def suggestions(lowering: Lowering, pattern: str, node: str) -> dict[str, Any]:
-    """The protocol's WhatIf: changes under which the pattern was seen to match. UnknownNameError: no such node or pattern."""
+def suggestions(
+    lowering: Lowering, pattern: str, node: str, polled: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """The protocol's WhatIf: changes under which the pattern was seen to match. UnknownNameError: no such node or pattern.
+
+    `polled` is called now and then; what it raises ends the search.
+    """
     return {
         "pattern": pattern,
         "node": node,
@@ -104,7 +109,7 @@ def suggestions(lowering: Lowering, pattern: str, node: str) -> dict[str, Any]:
                 "parity": found.parity,
                 "apply": None if found.recipe is None else found.recipe.as_dict(),
             }
-            for found in what_if(lowering, pattern, node)
+            for found in what_if(lowering, pattern, node, polled)
         ],
     }
 

@@ -23,6 +23,7 @@ from lowerscope.errors import LowerscopeError, MissingOperatorError
 from lowerscope.folding import Folding
 from lowerscope.layout import LayoutCancelled
 from lowerscope.ledger import NodeRecord
+from lowerscope.measure.interpreter import Cancelled
 from lowerscope.module_tree import ModuleTree
 from lowerscope.program import as_program
 from lowerscope.recipe import Recipe
@@ -30,10 +31,10 @@ from lowerscope.scene import Scene, SceneMaker
 from lowerscope.scene_nodes import NodeTable
 from lowerscope.session import Session
 from lowerscope.target import target_of
-from lowerscope_widgets import requests
+from lowerscope_widgets import answers, requests
 from lowerscope_widgets.bundle import bundle
 from lowerscope_widgets.jobs import Jobs
-from lowerscope_widgets.measuring import described, measure
+from lowerscope_widgets.measuring import WHAT, described, measure, polled_by
 from lowerscope_widgets.opening import Opening, UnknownOps
 from lowerscope_widgets.static_view import StaticView, said_view, session_view, show_static
 
@@ -322,10 +323,25 @@ class Explorer(anywidget.AnyWidget):
         self._jobs.start(what, lambda cancelled: measure(what, lowering, revision, tell, cancelled), delay)
 
     def cancel(self, what: str) -> None:
-        """Stop what runs in the background ("load", "parity", "latency", "by_step", "layout")."""
+        """Stop what runs in the background ("load", "parity", "latency", "by_step", "conflicts", "what_if", "layout")."""
         if what == "load" and self._opening is not None:
             self._opening.stop()
         self._jobs.cancel("layout" if what == "load" else what)
+
+    def what_if(self, pattern: str, node: str) -> Future[Any]:
+        """Try changes under which `pattern` would match at `node`, in the background; None when it is told to stop."""
+        lowering, future = self.session.lowering, Future[Any]()
+
+        def work(cancelled: Callable[[], bool]) -> None:
+            try:
+                future.set_result(answers.suggestions(lowering, pattern, node, polled_by(cancelled)))
+            except Cancelled:
+                future.set_result(None)
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._jobs.start("what_if", work, dropped=lambda: future.set_result(None))
+        return future
 
     def later(self, work: Callable[[], Any]) -> Future[Any]:
         """Do `work` in a thread of its own; its result, or its error, is the future's."""
@@ -372,7 +388,7 @@ class Explorer(anywidget.AnyWidget):
 
     def _on_change(self, sentence: str) -> None:
         """The session has changed, here or in another cell."""
-        for what in ("parity", "latency", "by_step"):
+        for what in (*WHAT, "what_if"):
             self._jobs.cancel(what)
         self._quietly(recipe=self.session.recipe)
         records = self.session.lowering.ledger.records

@@ -15,8 +15,8 @@ class Jobs:
         self._running: dict[str, tuple[threading.Event, threading.Thread]] = {}
         self._lock = threading.Lock()
 
-    def start(self, kind: str, work: Work, delay: float = 0.0) -> None:
-        """Run `work(cancelled)` in a thread, after `delay` seconds unless it is cancelled by then.
+    def start(self, kind: str, work: Work, delay: float = 0.0, dropped: Callable[[], None] = lambda: None) -> None:
+        """Run `work(cancelled)` in a thread, after `delay` seconds unless it is cancelled by then: then `dropped()` is.
 
         `cancelled` is a flag for the work to poll. The work of one kind before it ends first: two never run together.
         """
@@ -24,7 +24,7 @@ class Jobs:
             previous = self._running.get(kind)
             stop = threading.Event()
             thread = threading.Thread(
-                target=self._run, args=(stop, work, delay, previous), name=f"lowerscope-{kind}", daemon=True
+                target=self._run, args=(stop, work, delay, previous, dropped), name=f"lowerscope-{kind}", daemon=True
             )
             self._running[kind] = (stop, thread)
         if previous is not None:
@@ -33,13 +33,17 @@ class Jobs:
 
     @staticmethod
     def _run(
-        stop: threading.Event, work: Work, delay: float, previous: tuple[threading.Event, threading.Thread] | None
+        stop: threading.Event,
+        work: Work,
+        delay: float,
+        previous: tuple[threading.Event, threading.Thread] | None,
+        dropped: Callable[[], None],
     ) -> None:
-        if stop.wait(delay):
-            return
-        if previous is not None:
+        if not stop.wait(delay) and previous is not None:
             previous[1].join()
-        if not stop.is_set():
+        if stop.is_set():
+            dropped()
+        else:
             work(stop.is_set)
 
     def cancel(self, kind: str | None = None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from lowerscope.conflicts import conflicts
 from lowerscope.errors import LowerscopeError
 from lowerscope.lowering import Lowering, lower
 from lowerscope.measure.by_step import lowering_errors
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from lowerscope.program import Program
 
 Tell = Callable[[dict[str, Any]], None]
-WHAT = ("parity", "latency", "by_step")
-_BODY = {"parity": ("parity", None), "latency": ("latency", None), "by_step": ("rows", [])}
+WHAT = ("parity", "latency", "by_step", "conflicts")
+_BODY = {"parity": ("parity", None), "latency": ("latency", None), "by_step": ("rows", []), "conflicts": ("rows", [])}
 _STEPS_SHOWN = 500
 
 
@@ -97,7 +98,46 @@ def _by_step(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -
     return rows, f"Measured {len(errors)} rewrites one by one."
 
 
-_TAKE: dict[str, Callable[..., tuple[Any, str]]] = {"parity": _parity, "latency": _latency, "by_step": _by_step}
+def _conflicts(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -> tuple[list[dict[str, Any]], str]:
+    found = conflicts(
+        lowering,
+        polled_by(cancelled),
+        lambda done, total: progress(done, total, f"flipping winners, {done + 1} of {total}"),
+    )
+    rows = [
+        {
+            "loser": c.loser,
+            "loser_at": c.loser_at,
+            "winner": c.winner,
+            "at": c.at,
+            "why": c.why,
+            "operators": c.operators,
+            "flipped": c.operators_flipped,
+            "parity": c.parity_flipped,
+            "flip": c.flip,
+            "apply": None if c.recipe is None else c.recipe.as_dict(),
+        }
+        for c in found[:_STEPS_SHOWN]
+    ]
+    return rows, "No two matches claim the same node." if not found else f"{len(found)} matches lost their nodes."
+
+
+def polled_by(cancelled: Callable[[], bool]) -> Callable[[], None]:
+    """What raises Cancelled once `cancelled()` holds, for work that polls so."""
+
+    def polled() -> None:
+        if cancelled():
+            raise Cancelled
+
+    return polled
+
+
+_TAKE: dict[str, Callable[..., tuple[Any, str]]] = {
+    "parity": _parity,
+    "latency": _latency,
+    "by_step": _by_step,
+    "conflicts": _conflicts,
+}
 
 
 def parity_body(report: ParityReport) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lowerscope.conflicts import flip_for
 from lowerscope.errors import LowerscopeError, unknown
 from lowerscope.lowering import Lowering
 from lowerscope.measure.counts import op_name
@@ -63,6 +64,12 @@ def _all(explorer: Explorer, request: Mapping[str, Any]) -> Any:
 
 def _move(explorer: Explorer, request: Mapping[str, Any]) -> Any:
     explorer.session.insert(request["pattern"], before=request["before"])
+    return explorer.shown()
+
+
+def _flip(explorer: Explorer, request: Mapping[str, Any]) -> Any:
+    session = explorer.session
+    session.recipe = flip_for(session.lowering, *session.known_patterns([request["pattern"]]))
     return explorer.shown()
 
 
@@ -197,8 +204,7 @@ def _why_not(explorer: Explorer, request: Mapping[str, Any]) -> Any:
 
 
 def _what_if(explorer: Explorer, request: Mapping[str, Any]) -> Any:
-    lowering = explorer.session.lowering
-    return explorer.later(lambda: answers.suggestions(lowering, request["pattern"], request["node"]))
+    return explorer.what_if(request["pattern"], request["node"])
 
 
 def _statistics(explorer: Explorer, request: Mapping[str, Any]) -> Any:
@@ -272,6 +278,7 @@ _HANDLERS: dict[str, Handler] = {
     "only": _only,
     "all": _all,
     "move": _move,
+    "flip": _flip,
     "apply": _apply,
     "skip": _skip,
     "skip_text": _skip_text,

@@ -30,14 +30,14 @@ export class EventReader {
         this.#progress(event);
         break;
       case "parity":
-        if (this.#current(event.revision)) store.update({ parity: measured(event, event.parity, store.state.parity) });
-        break;
       case "latency":
-        if (this.#current(event.revision))
-          store.update({ latency: measured(event, event.latency, store.state.latency) });
-        break;
       case "by_step":
-        if (this.#current(event.revision)) store.update({ byStep: measured(event, event.rows, store.state.byStep) });
+      case "conflicts":
+        if (this.#current(event.revision)) {
+          const key = event.type === "by_step" ? "byStep" : event.type;
+          const body = event.type === "parity" ? event.parity : event.type === "latency" ? event.latency : event.rows;
+          store.update({ [key]: measured<unknown>(event, body, store.state[key]) });
+        }
         break;
       case "focus":
         void store.travel(event.node);

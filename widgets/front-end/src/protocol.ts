@@ -112,6 +112,7 @@ export type Request = { id: number } & (
   | { type: "only"; pattern: string } // every other pattern off
   | { type: "all"; enabled: boolean }
   | { type: "move"; pattern: string; before: string | null } // reorder, null = last; refused with a reason
+  | { type: "flip"; pattern: string } // let a match of it win its nodes; refused with a reason
   | { type: "skip"; pattern?: string; node?: string; module?: string; op?: string; match?: { pattern: string; anchor: string } }
   | { type: "skip_text"; text: string } // what was typed into the skip list: node, pattern, op or module glob
   | { type: "unskip"; key: string }
@@ -127,8 +128,8 @@ export type Request = { id: number } & (
   | { type: "why_not"; node: string; pattern?: string }
   | { type: "what_if"; node: string; pattern: string }
   | { type: "statistics"; node: string } // of a constant
-  | { type: "measure"; what: "parity" | "latency" | "by_step" }
-  | { type: "cancel"; what: "load" | "parity" | "latency" | "by_step" | "layout" } // load: layout, too
+  | { type: "measure"; what: Measurable }
+  | { type: "cancel"; what: Measurable | "load" | "layout" | "what_if" } // a what_if that is stopped is answered with null; load: layout, too
   | { type: "selected"; nodes: string[] } // told, not asked: no reply
   | { type: "copy"; what: "python" | "json" | "compile_options" }
   | { type: "export"; what: "svg" | "html" | "pt2"; step?: number } // step: of the picture
@@ -149,6 +150,7 @@ export type Event =
   | { type: "parity"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; parity: Parity | null; sentence: string }
   | { type: "latency"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; latency: Latency | null; sentence: string }
   | { type: "by_step"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; rows: StepError[]; sentence: string }
+  | { type: "conflicts"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; rows: Conflict[]; sentence: string }
   | { type: "focus"; node: string }
   | { type: "select"; nodes: string[] }
   | { type: "error"; where: string; sentence: string; otherwise?: string | null }; // otherwise: label of `load` without
@@ -221,3 +223,6 @@ export interface Parity {
 }
 export interface Latency { runtime: string; before_ms: number; after_ms: number; ratio: string; sentence: string; profile: { op: string; before_ms: number; after_ms: number }[] }
 export interface StepError { step: number; pattern: string; node: string; isolated: string; propagated: string; guilt: number }
+export type Measurable = "parity" | "latency" | "by_step" | "conflicts";
+/** A match that lost its nodes to another one; flipped, parity, flip, apply: of letting it win, tried on a copy. */
+export interface Conflict { loser: string; loser_at: string; winner: string; at: string; why: string; operators: number; flipped: number | null; parity: string; flip: string; apply: object | null }

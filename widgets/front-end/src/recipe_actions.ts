@@ -1,7 +1,7 @@
 /** What changes the recipe, opens modules, measures, and hands things out. All of it is asked of the kernel. */
 import { BaseStore } from "./base_store";
 import { offer, offerBlob, putOnClipboard } from "./outputs";
-import type { Copied, Exported } from "./protocol";
+import type { Copied, Exported, Measurable } from "./protocol";
 
 export interface SkipTarget {
   pattern?: string;
@@ -32,6 +32,10 @@ export class RecipeActions extends BaseStore {
 
   move(pattern: string, before: string | null): void {
     void this.ask({ type: "move", pattern, before }, "patterns");
+  }
+
+  flip(pattern: string): void {
+    void this.ask({ type: "flip", pattern }, "patterns");
   }
 
   skip(target: SkipTarget): void {
@@ -86,11 +90,11 @@ export class RecipeActions extends BaseStore {
   }
 
   // ---------------------------------------------------------------- numbers and outputs
-  measure(what: "parity" | "latency" | "by_step"): void {
+  measure(what: Measurable): void {
     void this.ask({ type: "measure", what }, "metrics");
   }
 
-  cancel(what: "load" | "parity" | "latency" | "by_step" | "layout"): void {
+  cancel(what: Measurable | "load" | "layout" | "what_if"): void {
     void this.ask({ type: "cancel", what }, "metrics");
   }
 

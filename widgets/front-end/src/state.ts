@@ -1,6 +1,6 @@
 /** What one display of the widget knows and shows: plain data, replaced and never changed in place. */
 import type { Pending } from "./client";
-import type { Explanation, Inspection, Latency, Parity, Statistics, StepError, WhatIf, WhyNot } from "./protocol";
+import type { Conflict, Explanation, Inspection, Latency, Parity, Statistics, StepError, WhatIf, WhyNot } from "./protocol";
 import type { Scene } from "./scene";
 import type { SearchHit } from "./search";
 
@@ -73,6 +73,7 @@ export interface State {
   parity: Measured<Parity>;
   latency: Measured<Latency>;
   byStep: Measured<readonly StepError[]>;
+  conflicts: Measured<readonly Conflict[]>;
   progress: Readonly<Record<string, Progress>>; // by what
 
   pending: readonly Pending[];
@@ -128,6 +129,7 @@ export function initialState(live: boolean): State {
     parity: unmeasured,
     latency: unmeasured,
     byStep: unmeasured,
+    conflicts: unmeasured,
     progress: {},
     pending: [],
     kernel: "idle",

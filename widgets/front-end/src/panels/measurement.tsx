@@ -2,6 +2,7 @@
 
 import type { ComponentChildren, JSX } from "preact";
 
+import type { Measurable } from "../protocol";
 import type { Measured } from "../state";
 import { Button, Progress } from "./bits";
 import { brief } from "./text";
@@ -9,7 +10,7 @@ import { usePick, useStore } from "./use";
 
 interface MeasurementProps {
   of: Measured<unknown>;
-  what: "parity" | "latency" | "by_step";
+  what: Measurable;
   say: string;
   children: ComponentChildren;
 }

@@ -1,7 +1,6 @@
 /** The menu of a pattern's row, and moving a pattern within the order of the target. */
 
 import type { PatternRow } from "../protocol";
-import type { Scene } from "../scene";
 import type { Store } from "../store";
 import type { Item } from "./side";
 import { brief } from "./text";
@@ -10,7 +9,6 @@ import { brief } from "./text";
 export function menuOf(store: Store, row: PatternRow, away: boolean): Item[] {
   const { scene } = store.state;
   const patterns = scene?.patterns ?? [];
-  const rival = winner(scene, row);
   const at = patterns.indexOf(row);
   const items: Item[] = [
     {
@@ -66,16 +64,15 @@ export function menuOf(store: Store, row: PatternRow, away: boolean): Item[] {
       run: () => store.move(own.name, following(patterns, row)),
     });
   }
-  if (rival) {
+  if (row.shadowed > 0)
     items.push({
       name: "flip",
       label: "Flip the winner",
-      detail: brief(`runs before ${rival.number} ${rival.name}, which takes its matches now`, 90),
+      detail: "takes back nodes that another match has",
       icon: "undo",
       disabled: away,
-      run: () => store.move(row.name, rival.name),
+      run: () => store.flip(row.name),
     });
-  }
   items.push({
     name: "mathematics",
     label: "Copy the mathematics",
@@ -104,17 +101,4 @@ export function shift(store: Store, row: PatternRow, by: number): void {
   const at = patterns.findIndex((one) => one.name === row.name);
   if (at < 0 || at + by < 0 || at + by >= patterns.length) return;
   store.move(row.name, patterns[by < 0 ? at - 1 : at + 2]?.name ?? null);
-}
-
-/** The pattern that shadows most of this one's matches. */
-function winner(scene: Scene | null, row: PatternRow): PatternRow | null {
-  if (scene === null || row.shadowed === 0) return null;
-  const own = scene.patternRow(row.name);
-  const taken = new Map<number, number>();
-  for (let match = 0; match < scene.matches.length; match++) {
-    const by = scene.matches.by[match] ?? -1;
-    if (scene.matches.pattern[match] === own && by >= 0) taken.set(by, (taken.get(by) ?? 0) + 1);
-  }
-  const [most] = [...taken].sort((a, b) => b[1] - a[1]);
-  return (most && scene.patterns[most[0]]) ?? null;
 }

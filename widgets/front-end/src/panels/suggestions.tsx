@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 
 import type { Explanation, Suggestion } from "../protocol";
 import { whatIfKey } from "../state";
-import { Button, Pill, type Tone } from "./bits";
+import { Button, Link, Pill, type Tone } from "./bits";
 import { Icon } from "./icons";
 import { brief } from "./text";
 import { useAway, usePick, useStore } from "./use";
@@ -45,7 +45,8 @@ export function Suggestions({
   const list =
     answer === undefined ? null : answer === "asking" ? (
       <div class="ls-arg ls-2" data-ls="what-if-asking">
-        <span class="ls-spin" /> trying each change on a copy…
+        <span class="ls-spin" /> trying each change on a copy…{" "}
+        <Link text="Stop" data-ls="what-if-stop" onClick={() => store.cancel("what_if")} />
       </div>
     ) : answer.suggestions.length === 0 ? (
       <div class="ls-2">No single change makes it match.</div>

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import type { CountRow, Latency, Parity, StepError } from "../protocol";
+import type { Conflict, CountRow, Latency, Parity, StepError } from "../protocol";
 import { Badge, Button, Link, Name, Pill } from "./bits";
 import { Measurement } from "./measurement";
 import { NodeLink } from "./node_link";
@@ -17,6 +17,7 @@ const SHEETS = [
   { name: "parity", title: "Parity" },
   { name: "by_step", title: "By step" },
   { name: "latency", title: "Latency" },
+  { name: "conflicts", title: "Conflicts" },
 ] as const;
 
 type SheetName = (typeof SHEETS)[number]["name"];
@@ -39,6 +40,7 @@ export function Tables(): JSX.Element {
       {sheet === "parity" && <ParityTable />}
       {sheet === "by_step" && <ByStep />}
       {sheet === "latency" && <LatencyTable />}
+      {sheet === "conflicts" && <Conflicts />}
     </section>
   );
 }
@@ -302,6 +304,44 @@ function LatencyTable(): JSX.Element {
           />
         </>
       )}
+    </Measurement>
+  );
+}
+
+const party = (pattern: string, node: string) => (
+  <>
+    <Name text={pattern} /> <NodeLink node={node} />
+  </>
+);
+
+function Conflicts(): JSX.Element {
+  const store = useStore();
+  const measured = usePick((state) => state.conflicts);
+  const columns: ColumnOf<Conflict>[] = [
+    { name: "winner", title: "took the nodes", show: (row) => party(row.winner, row.at) },
+    { name: "loser", title: "lost them", show: (row) => party(row.loser, row.loser_at) },
+    { name: "why", title: "why", show: (row) => brief(row.why) },
+    { name: "operators", title: "operators", right: true, show: (row) => count(row.operators) },
+    { name: "flipped", title: "flipped", right: true, show: (row) => row.flipped ?? "–" },
+    { name: "parity", title: "numbers", show: (row) => row.parity },
+    {
+      name: "flip",
+      title: "",
+      show: (row) =>
+        row.apply && (
+          <Link text="Flip the winner" hint={row.flip} data-ls="flip" onClick={() => row.apply && store.apply(row.apply)} />
+        ),
+    },
+  ];
+  return (
+    <Measurement of={measured} what="conflicts" say="Not tried.">
+      <div class="ls-summary">{brief(measured.sentence)}</div>
+      <Table
+        name="conflicts"
+        rows={measured.value ?? []}
+        columns={columns}
+        keyOf={(row) => `${row.loser} ${row.loser_at}`}
+      />
     </Measurement>
   );
 }
