@@ -8,17 +8,21 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional as F
 
+from lowerscope.by_example import pattern_from
 from lowerscope.errors import CaptureError
 from lowerscope.lowering import Lowering, lower
 from lowerscope.measure.parity import parity
 from lowerscope.ops import display_name
+from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program, capture
 from lowerscope.recipe import Recipe, Skip
+from lowerscope.session import Session
 from lowerscope.target import TARGETS
 from lowerscope.verdict import Outcome, Verdict
 from lowerscope.why import why_not
-from tests.cases import CASES, INFO, call, differ, fresh
+from tests.cases import CASES, INFO, _gelu_a, call, differ, fresh
 
 AGREE = ("equal", "close")
 #: Wrong rewrites that cannot even run.
@@ -199,6 +203,83 @@ def test_it_matches_or_the_reason_is_what_the_report_is_about(where):
     assert explanation.failed is not None
     assert explanation.failed.name == reason[0]
     assert explanation.failed.sentence in str(explanation)
+
+
+def _rms(x: Any, w: Any) -> Any:
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * w
+
+
+def _attention(q: Any, k: Any, v: Any) -> Any:
+    return torch.softmax(q @ k.transpose(-2, -1) / 3.0, -1) @ v
+
+
+#: case -> a function to search for, the shapes of its example, how often it matches, and of its nearest misses the
+#: condition, the node at fault, and what stands there in the place of what is expected
+BY_EXAMPLE: dict[str, tuple[Any, list[tuple[int, ...]], int, list[tuple[str, str, str]]]] = {
+    "b_gelu_tanh_orders": (_gelu_a, [(32,)], 1, [("node_pow_1", "mul_6", "aten.mul.Tensor")]),
+    "b_attention_mul_for_div": (_attention, [(1, 2, 5, 9)] * 3, 1, [("node_div", "mul", "aten.mul.Tensor")]),
+    "b_dynamic_view_sym_size": (
+        lambda x, w, b: F.linear(x.view(2, 8), w, b), [(2, 2, 4), (6, 8), (6,)], 0,
+        [("node_view", "view", "size = [sym_size_int_1, -1]")],
+    ),
+    "b_int_vs_float_literal": (lambda x: x * 2.0, [(8,)], 1, []),
+    "b_rmsnorm_spellings": (_rms, [(2, 3, 8), (8,)], 2, [("node_rsqrt", "pow_3", "aten.pow.Tensor_Scalar")]),
+    "b_batched_matmul_bias": (
+        lambda x, w, b: x @ w + b, [(2, 10), (10, 16), (16,)], 0, [("node_mm", "view_1", "aten.view")],
+    ),
+    "b_stride_literal": (
+        lambda x, w, b: F.relu(F.conv2d(x, w, b)), [(1, 3, 9, 9), (4, 3, 3, 3), (4,)], 0,
+        [("node_convolution", "convolution", "stride = [2, 2]")],
+    ),
+    "b_defaults_trimmed_or_written": (
+        lambda x, w, b: F.relu(F.conv2d(x, w, b)), [(1, 3, 9, 9), (4, 3, 1, 1), (4,)], 2, [],
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def searched():
+    """Registers a pattern by example that replaces a value by itself; forgets it afterwards."""
+
+    def search(function: Any, shapes: list[tuple[int, ...]]) -> str:
+        torch.manual_seed(0)
+        pattern_from(function, function, [torch.randn(shape) for shape in shapes], name="searched")
+        return "searched"
+
+    yield search
+    REGISTRY.remove("searched")
+
+
+@pytest.mark.parametrize("name", BY_EXAMPLE)
+def test_a_pattern_by_example_matches_or_names_what_the_report_is_about(name, searched):
+    function, shapes, count, misses = BY_EXAMPLE[name]
+    pattern = searched(function, shapes)
+    session = Session(program(name), "qnn")
+    session.expect({pattern: count})
+    nearest = session.near_misses(pattern).head(len(misses))
+    assert list(zip(nearest.failed, nearest.fault, strict=True)) == [miss[:2] for miss in misses]
+    for anchor, (_, _, actual) in zip(nearest.anchor, misses, strict=True):
+        told = session.why_not(pattern, anchor).failed
+        assert told is not None
+        assert told.actual == actual
+
+
+def test_two_convolutions_that_both_could_hold_the_add_are_a_conflict_that_flips():
+    module, (x,), kwargs, _ = fresh("b_two_convs_one_add")
+    session = Session(capture(module, (x[:1],), kwargs))  # fusing is for one image: of two that would be the reason
+    row = session.conflicts().iloc[0]
+    assert (row.winner, row.loser) == ("conv2d_with_epilogue",) * 2
+    assert row.shared == ["add", "relu"]
+    assert row.operators == row.operators_flipped
+    skipped = session.lowering.verdicts["conv2d_with_epilogue", row.loser_at]
+    assert skipped.by == ("conv2d_with_epilogue", row["at"])
+
+
+def test_every_silent_miss_has_its_reason_asserted():
+    told = (
+        {name for name, *_ in REASONS} | set(BY_EXAMPLE) | {"b_false_match_dropout"}
+    )  # of which there is no match at all
+    assert set(names("b")) <= told
 
 
 @pytest.mark.parametrize("target", sorted(TARGETS))

@@ -31,6 +31,10 @@ COMMUTATIVE = frozenset(
 )
 
 
+#: Arguments that count axes.
+_AXES = ("dim", "dims")
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """Where an alignment first fails: the pattern's node, the graph's, what kind of difference, and both sides in words."""
@@ -125,7 +129,7 @@ class Aligner:
         elif _holds_nodes(wanted) and isinstance(given, (list, tuple)) and len(wanted) == len(given):
             items = [(f"{name}[{i}]", w, g) for i, (w, g) in enumerate(zip(wanted, given, strict=True))]
             yield from self._match_all(items, so_far, pattern, value)
-        elif self._literal_equals(wanted, given):
+        elif self._literal_equals(wanted, given) or (name in _AXES and _same_axes(wanted, pattern, given, value)):
             yield so_far
         else:
             self._fail(
@@ -178,6 +182,22 @@ def _values(node: Node) -> dict[str, Any]:
     if isinstance(node.target, OpOverload):
         return arguments(node)
     return {**{f"argument {i}": a for i, a in enumerate(node.args)}, **node.kwargs}
+
+
+def _same_axes(wanted: Any, pattern: Node, given: Any, value: Node) -> bool:
+    """Whether axes are the same ones, counted from the end or not: dim=-1 and dim=2 of three."""
+    counted = [_from_the_start(*side) for side in ((wanted, pattern), (given, value))]
+    return counted[0] is not None and counted[0] == counted[1]
+
+
+def _from_the_start(axes: Any, node: Node) -> list[int] | None:
+    # of cat and unsqueeze it is the result's axes that are counted
+    counted = node if node.target in (aten.unsqueeze.default, aten.cat.default) else node.args[0]
+    shape = shape_of(counted) if isinstance(counted, Node) else None
+    axes = axes if isinstance(axes, (list, tuple)) else [axes]
+    if not shape or not all(isinstance(axis, int) for axis in axes):
+        return None
+    return [axis % len(shape) for axis in axes]
 
 
 def _holds_nodes(value: Any) -> bool:

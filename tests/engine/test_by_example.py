@@ -163,6 +163,24 @@ def test_an_argument_that_the_example_does_not_name_has_its_default_and_is_no_wi
     assert " = " in failed.expected
 
 
+@pytest.mark.parametrize(
+    ("search", "function", "equal"),
+    [
+        (lambda x: x.sin().sum(-1), lambda s, x: x.sin().sum(1), True),
+        (lambda x: x.sin().sum(1), lambda s, x: x.sin().sum(0), False),
+        (lambda x: x.sin().unsqueeze(-1), lambda s, x: x.sin().unsqueeze(2), True),
+        (lambda x: x.sin().unsqueeze(-1), lambda s, x: x.sin().unsqueeze(1), False),
+        (lambda x: x.sin().permute(1, 0), lambda s, x: x.sin().permute(-1, -2), True),
+        (lambda x: torch.cat([x.sin(), x.cos()], 1), lambda s, x: torch.cat([x.sin(), x.cos()], -1), True),
+        (lambda x: torch.cat([x.sin(), x.cos()], 1), lambda s, x: torch.cat([x.sin(), x.cos()], 0), False),
+    ],
+)
+def test_an_axis_is_the_same_counted_from_either_end(search, function, equal):
+    pattern_from(search, search, [torch.randn(2, 3)], name=NAME)
+    session = _session(function, torch.randn(2, 3))
+    assert (_verdict(session) == "near miss") is not equal
+
+
 # ---------------------------------------------------------------- structure
 def test_a_value_that_somebody_else_reads_escapes_and_the_reader_is_named():
     _unary(lambda x: x.sin().exp())
