@@ -112,6 +112,77 @@ def test_a_pattern_that_took_the_nodes():
         assert applied(other, "conv_with_clamp") == 1
 
 
+def test_a_pattern_that_could_run_first(own):
+    @pattern("*", after=["core_aten"])
+    class Early(Pattern):
+        """relu(x) = max(x, 0)."""
+
+        name, kind, anchors, conditions = "early", Kind.FUSION, (aten.relu.default,), ()
+
+        def match(self, anchor, check):
+            return Match(anchor, (anchor,), anchor)
+
+        def rewrite(self, match, edit):
+            return edit.call(aten.clamp.default, match.anchor.args[0], 0)
+
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv())
+    found.insert("early", after=EPILOGUE)
+    says = proposals(found, "early", "relu")
+    assert says[f"early runs before {EPILOGUE}"] is True
+    first = next(s for s in found.what_if("early", "relu") if "runs before" in s.says)
+    assert first.recipe is not None
+    found.recipe = first.recipe
+    assert (applied(found, "early"), applied(found, EPILOGUE)) == (1, 1)
+    order = list(found.patterns().index)
+    assert order.index("early") < order.index(EPILOGUE)
+
+
+#: every kind of proposal: what it says -> a session, the pattern and the node to ask about
+KINDS = {
+    "were the only reader of": lambda: (session(_shared, torch.randn(IMAGE), conv=conv()), EPILOGUE, "conv2d"),
+    "alpha were 1": lambda: (
+        session(lambda s, x: torch.add(x, s.conv(x), alpha=2), torch.randn(1, 4, 6, 6), conv=conv(4)), EPILOGUE, "conv2d",
+    ),
+    "the batch size were 1": lambda: (
+        session(lambda s, x: s.conv(x).relu(), torch.randn(8, 3, 6, 6), conv=conv()), EPILOGUE, "conv2d",
+    ),
+    "the program computed in float16": lambda: (
+        session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv(), target="ort-webgpu"),
+        "im2col_conv_activation", "conv2d",
+    ),
+    "did not stand in between": lambda: (
+        session(lambda s, x: s.conv(x).clone().relu(), torch.randn(IMAGE), conv=conv()), EPILOGUE, "conv2d",
+    ),
+    "is lifted": lambda: (_skipping(), EPILOGUE, "relu"),
+    "is off": lambda: (
+        session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv()), "conv_with_clamp", "conv2d",
+    ),
+    "leaves its match": lambda: (
+        session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv()), "conv_with_clamp", "conv2d",
+    ),
+    "the device has": lambda: (
+        session(lambda s, x: s.conv(x).relu(), torch.randn(1, 3, 6, 20000), conv=conv()), EPILOGUE, "conv2d",
+    ),
+}  # fmt: skip
+
+
+def _skipping() -> Session:
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv())
+    found.skip(node="relu")
+    return found
+
+
+@pytest.mark.parametrize("says", KINDS)
+def test_a_proposal_that_was_not_seen_to_match_is_not_shown(says, monkeypatch):
+    found, name, node = KINDS[says]()
+    assert any(says in s.says for s in found.what_if(name, node))
+    lowering = found.lowering
+    # nothing that is tried changes the verdict: neither lowering by another recipe nor the pattern on a changed graph
+    monkeypatch.setattr("lowerscope.what_if.Lowerer.lower", lambda self, recipe, polled: lowering)
+    monkeypatch.setattr("lowerscope.what_if._WOULD", ())
+    assert found.what_if(name, node) == []
+
+
 def test_a_device_with_larger_textures_and_no_more_than_it_takes():
     found = session(lambda s, x: s.conv(x).relu(), torch.randn(1, 3, 6, 20000), conv=conv())
     assert proposals(found, EPILOGUE, "conv2d") == {"the device has max_texture_width = 20000": True}
