@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.exported_program import ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
@@ -22,10 +23,12 @@ from torch.export.graph_signature import (
 from torch.fx import Graph, GraphModule, Node
 from torch.utils import _pytree as pytree
 
+from lowerscope.archive.missing import imports_for
 from lowerscope.editor import Editor
 from lowerscope.errors import LowerscopeError
 from lowerscope.graph_copy import copy_node, keep_name
 from lowerscope.lowering import Lowering, lower
+from lowerscope.ops import is_own
 from lowerscope.program import Program
 from lowerscope.verdict import Outcome, Verdict
 from lowerscope.why import verdict_of
@@ -40,7 +43,7 @@ _SCRIPT = '''"""Shows what became of {pattern} at {node!r} for {target}: {verdic
 from pathlib import Path
 
 import lowerscope
-
+{needs}
 recipe = lowerscope.Recipe.from_json({recipe!r})
 session = lowerscope.Session(Path(__file__).with_name({file!r}), {target!r}, recipe=recipe)
 explanation = session.why_not({pattern!r}, {node!r})
@@ -239,6 +242,7 @@ def _same(lowering: Lowering, program: Program, verdict: Verdict) -> Verdict | N
 
 def _saved(lowering: Lowering, program: Program, verdict: Verdict, folder: Any, stem: str) -> Reproduction:
     script = _SCRIPT.format(
+        needs=_needs(program, verdict),
         pattern=verdict.pattern,
         node=verdict.anchor,
         target=lowering.recipe.target,
@@ -258,3 +262,15 @@ def _saved(lowering: Lowering, program: Program, verdict: Verdict, folder: Any, 
     except OSError as error:
         raise LowerscopeError(f"cannot write to {str(folder)!r} ({error.strerror}): choose another folder") from error
     return Reproduction(*said, program.save(place / f"{stem}.pt2"), script_path)
+
+
+def _needs(program: Program, verdict: Verdict) -> str:
+    """What the script must have before it opens the program: what registers its operators, and a pattern of the user's."""
+    modules = [m for m in program.graph_module.modules() if isinstance(m, GraphModule)]
+    ops = [n.target for m in modules for n in m.graph.nodes if isinstance(n.target, OpOverload)]
+    found, unknown = imports_for(o.name() for o in ops if not is_own(o))
+    lines = [f"import {name}" for name in found]
+    lines += [f"# import what registers the operators {space}::... here" for space in unknown]
+    if verdict.rule.yours:
+        lines.append(f"# {verdict.pattern!r} is a pattern of your own: define or import it here")
+    return "".join(line + "\n" for line in lines)

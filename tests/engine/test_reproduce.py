@@ -12,8 +12,10 @@ from torch import nn
 from torch.export import Dim
 from torch.nn import functional as F
 
+from lowerscope.by_example import pattern_from
 from lowerscope.errors import LowerscopeError
 from lowerscope.lowering import lower
+from lowerscope.pattern import REGISTRY
 from lowerscope.program import capture
 from lowerscope.session import Session
 from tests.engine.nets import mixed
@@ -82,6 +84,42 @@ def test_the_script_shows_it_in_a_process_of_its_own(session, tmp_path):
     broken = found.script_path.read_text(encoding="utf-8").replace("'near miss'", "'applied'")
     found.script_path.write_text(broken, encoding="utf-8")
     assert subprocess.run([sys.executable, str(found.script_path)], capture_output=True, check=False).returncode == 1
+
+
+def test_the_script_imports_what_registers_the_operators(tmp_path):
+    import torchao.quantization  # noqa: F401
+
+    session = Session("sample_models/quantized_mlp_8da4w.pt2")
+    row = session.matches("quantized_linear").iloc[0]
+    found = session.reproduce("quantized_linear", row.anchor, tmp_path)
+    assert "import lowerscope\nimport torchao\n" in found.script
+    done = subprocess.run([sys.executable, str(found.script_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"quantized_linear is {found.verdict}" in done.stdout
+
+
+def test_the_script_says_where_a_pattern_of_ones_own_belongs(tmp_path):
+    pattern_from(lambda x: x.sin().exp(), torch.neg, [torch.randn(2, 3)], name="own")
+    try:
+        session = Session(capture(Sines(), (torch.randn(2, 3),)))
+        found = session.reproduce("own", "exp", tmp_path)
+        assert (found.verdict, found.failed) == ("near miss", "no_escape")
+        (line,) = [line for line in found.script.splitlines() if line.startswith("#")]
+        assert line == "# 'own' is a pattern of your own: define or import it here"
+        own = (
+            "import torch\nlowerscope.pattern_from(lambda x: x.sin().exp(), torch.neg, [torch.randn(2, 3)], name='own')"
+        )
+        assert found.script_path is not None
+        found.script_path.write_text(found.script.replace(line, own), encoding="utf-8")
+        subprocess.run([sys.executable, str(found.script_path)], capture_output=True, check=True)
+    finally:
+        REGISTRY.remove("own")
+
+
+class Sines(nn.Module):
+    def forward(self, x):
+        y = x.sin()
+        return y.exp(), y.cos()
 
 
 def test_a_skip_of_a_module_still_holds_in_the_cut():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -25,6 +25,8 @@ _PACKAGES = {
     "et_vk": "executorch.backends.vulkan.custom_ops_lib",
     "tosa": "executorch.backends.arm",
 }
+
+_TORCHS_OWN = frozenset({"aten", "prims", "prim", "higher_order", "_c10d_functional", "quantized", "mkldnn"})
 
 
 def missing_operators(program: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -55,6 +57,13 @@ def serialized_nodes(graph: dict[str, Any]) -> Iterator[dict[str, Any]]:
         for argument in node["inputs"]:
             if "as_graph" in argument["arg"]:
                 yield from serialized_nodes(argument["arg"]["as_graph"]["graph"])
+
+
+def imports_for(targets: Iterable[str]) -> tuple[list[str], list[str]]:
+    """(modules to import for operators that torch does not register by itself, namespaces that no known one registers)."""
+    spaces = {target.split("::")[0] for target in targets} - _TORCHS_OWN
+    modules = {**_PACKAGES, **_TORCH_MODULES}
+    return sorted(modules[s] for s in spaces if s in modules), sorted(s for s in spaces if s not in modules)
 
 
 def missing_error(path: str, found: dict[str, list[dict[str, Any]]], written_by: str) -> MissingOperatorError:
