@@ -10,11 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import torch
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
+
+if TYPE_CHECKING:
+    from lowerscope.code_map import CodeMap
 
 
 class Status(StrEnum):
@@ -92,6 +95,7 @@ class Entry:
     node: str | None
     part: str | None
     because: str | None = None
+    code_map: CodeMap | None = None  #: what there is to see of it
 
 
 @dataclass(slots=True)
@@ -185,15 +189,16 @@ class Check:
         expected: Any = None,
         actual: Any = None,
         because: str | None = None,
+        code_map: CodeMap | None = None,
     ) -> None:
-        """State that `fact` holds. `because` adds what a reader needs to understand a failure."""
+        """State that `fact` holds. `because` adds what a reader needs to understand a failure, `code_map` what there is to see."""
         if name not in self._declared:
             raise LookupError(f"condition '{name}' is not declared in the pattern's conditions")
         ok = holds(fact)
         node = None if at is None else self._around.id_of(at)
         status = Status.PASSED if ok else Status.FAILED
         self.record.entries.append(
-            Entry(name, status, self._plain(expected), self._plain(actual), node, self._part, because)
+            Entry(name, status, self._plain(expected), self._plain(actual), node, self._part, because, code_map)
         )
         if not ok:
             raise PartFailed if self._part else Failed

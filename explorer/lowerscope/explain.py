@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 
 from lowerscope.check import Entry, Status
+from lowerscope.code_map import CodeMap
 from lowerscope.frame import Table
 from lowerscope.sentences import failure_sentence, plain
 
@@ -22,7 +23,10 @@ _SIGNS = {Status.PASSED: "✓", Status.FAILED: "✕", Status.FOLLOWS: "✕", Sta
 
 @dataclass(frozen=True, slots=True)
 class ConditionRow:
-    """One condition of an explanation. `node` is the id of the node at fault, or of the one that was looked at."""
+    """One condition of an explanation. `node` is the id of the node at fault, or of the one that was looked at.
+
+    code_map: of a failure that is one of a map of codes, that map beside the one that is asked for.
+    """
 
     name: str
     says: str
@@ -32,6 +36,7 @@ class ConditionRow:
     actual: str
     node: str | None
     sentence: str
+    code_map: CodeMap | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,8 @@ class Explanation:
                 failing = row.status is Status.FAILED and self.verdict != "applied"
                 left = "text-align:left;" + ("background:rgba(192,38,31,.12)" if failing else "")
                 sentence = f"<br><small>{_text(row.sentence)}</small>" if row.sentence else ""
+                if row.code_map is not None:
+                    sentence += f"<br>{row.code_map.to_svg()}<br><small>{_text(row.code_map.caption)}</small>"
                 cells.append(
                     f"<tr><td style='{left}'>{_SIGNS[row.status]}</td>"
                     f"<td style='{left}'>{_text(row.says)}{sentence}</td>"
@@ -190,7 +197,9 @@ def _rows(verdict: Verdict) -> Iterator[ConditionRow]:
         elif entry.status is Status.FOLLOWS:
             sentence = entry.because or ""
         expected = plain(entry.expected)
-        yield ConditionRow(name, says, part or entry.part, entry.status, expected, _found(entry), entry.node, sentence)
+        yield ConditionRow(
+            name, says, part or entry.part, entry.status, expected, _found(entry), entry.node, sentence, entry.code_map
+        )
 
 
 def _found(entry: Entry) -> str:

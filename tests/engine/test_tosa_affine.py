@@ -79,6 +79,29 @@ def test_one_wrong_code_is_the_break():
     assert (found.scale, found.breaks, found.first_break) == (1, [-28], -28)
 
 
+@given(
+    given=st.sets(st.integers(-128, 127), min_size=1), scale=st.integers(-3, 3), offset=st.integers(-20, 20),
+    input_zp=st.integers(-20, 20),
+)  # fmt: skip
+def test_only_the_codes_that_occur_count(given, scale, offset, input_zp):
+    values = [scale * (c - input_zp) + offset if c in given else 7 for c in CODES]
+    found = affine_map(values, input_zp, given=given)
+    assert (found.is_affine, found.given) == (True, sorted(given))
+    assert all(found.nearest[c + 128] == values[c + 128] for c in given)
+    if len(given) > 1:
+        assert (found.scale, found.offset) == (scale, offset)
+
+
+def test_a_slope_between_codes_that_lie_apart_has_to_be_an_integer():
+    values = [c // 2 for c in CODES]
+    assert affine_map(values, given=[-4, 0]).breaks
+    assert affine_map([2 * c for c in CODES], given=[-4, 0, 100]).scale == 2
+    found = affine_map(values, given=[0, 2, 4])
+    assert "of the 3 codes that occur" in found.describe()
+
+
 def test_as_many_values_as_codes():
+    with pytest.raises(ValueError, match="no code is given"):
+        affine_map(CODES, given=[])
     with pytest.raises(ValueError, match="256 values, not 3"):
         affine_map([1, 2, 3])

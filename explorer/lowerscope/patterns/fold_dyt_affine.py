@@ -9,13 +9,15 @@ from torch.fx import Node
 
 from lowerscope.arguments import arguments, dtype_of, shape_of
 from lowerscope.check import Check, Condition, Either
+from lowerscope.code_map import CodeMap
 from lowerscope.editor import Editor
 from lowerscope.ops import display_name, tosa
 from lowerscope.ops.tosa_scale import INT32_MAX, INT32_MIN
 from lowerscope.pattern import Declined, Kind, Match, Pattern, pattern
+from lowerscope.tosa.affine import AffineMap
 from lowerscope.tosa.dyt_site import DytSite, Edge, Operand, operand
 from lowerscope.tosa.rescaling import Rescaling
-from lowerscope.tosa.sites import INT8
+from lowerscope.tosa.sites import INT8, codes_int8
 
 
 @pattern("ethos-u", after=["lower_to_tosa", "fold_dyt_alpha"], off=["ethos-u"], source="pytorch/executorch#21953")
@@ -25,11 +27,10 @@ class FoldDytAffine(Pattern):
     counted from its group's first channel; b int32 [C_out].
 
     gamma and beta, a MUL and an ADD between RESCALEs, compute y from x. The requantization between them rounds, so a float
-    fold could give other bytes. The site's own operators are run over all 256 codes, channel by channel; the fold is made
-    only where every map is integer-affine, y = s x + o for every code. With padding, whose part of beta depends on the
-    place, only a gamma that is the identity goes and beta's ADD stays; where every code maps to itself both go.
-
-    An integer-affine map of 256 codes into 256 codes has |s| <= 1, so that s itself is always in range; w s need not be.
+    fold could give other bytes. The site's own operators are run over the TABLE's 256 entries, channel by channel; the fold
+    is made only where every map is integer-affine, y = s x + o for every code that the TABLE can give. With padding, whose
+    part of beta depends on the place, only a gamma that is the identity goes and beta's ADD stays; where every code maps to
+    itself both go.
     """
 
     name, kind = "fold_dyt_affine", Kind.FOLD
@@ -42,7 +43,7 @@ class FoldDytAffine(Pattern):
         Condition("beta_constant", "one term of the ADD is a constant, both are RESCALEs to int32"),
         Condition("mul_before", "the other term is a MUL's RESCALE to int8"),
         Condition("gamma_constant", "one factor of the MUL is a constant, both are RESCALEs to int32"),
-        Condition("table_before", "the other factor is a TABLE's: 256 codes tell all of it"),
+        Condition("table_before", "the other factor is a TABLE's: its entries tell all of it"),
         Condition("exclusive", "every value on the way has one reader"),
         Condition("per_tensor_rescales", "every RESCALE on the way has one scale"),
         Condition("shapes_agree", "gamma and beta give the TABLE's shape: no axis is added"),
@@ -50,10 +51,10 @@ class FoldDytAffine(Pattern):
         Condition("per_channel", "gamma and beta differ from channel to channel only"),
         Condition("constant_weight", "the convolution's weight and bias are constants"),
         Condition("add_fits", "the ADD cannot leave int32"),
-        Either("padded", Condition("padded_identity", "with padding, gamma maps every code to itself")),
+        Either("padded", Condition("padded_identity", "with padding, gamma maps every code of the TABLE to itself")),
         Either(
             "affine",
-            Condition("integer_affine", "every channel's map of the 256 codes is integer-affine"),
+            Condition("integer_affine", "every channel's map of the TABLE's codes is integer-affine"),
             Condition("weight_fits", "every w s is an int8 weight"),
             Condition("bias_fits", "every bias is an int32"),
         ),
@@ -66,23 +67,25 @@ class FoldDytAffine(Pattern):
         data: dict[str, Any] = {"site": site, "conv": a}
         if any(p != 0 for p in a["padding"]):
             check.way("padded")
-            identity = site.scaling_is_identity()
+            changes = None if site.scaling_is_identity() else _first_break(site.scaling_maps())
             check.that(
-                "padded_identity", identity, at=site.mul, expected="the identity",
-                actual="the identity" if identity else _not_identity(site),
+                "padded_identity", changes is None, at=site.mul, expected="the identity",
+                actual="the identity" if changes is None else _becomes(*changes),
                 because="padding is the centred zero, which gamma and beta never see: beta's part depends on the place, and "
                 "only a gamma that changes nothing is dropped",
+                code_map=None if changes is None else _shown(*changes, what="gamma", nearest="the identity"),
             )  # fmt: skip
             if not site.is_identity():
                 return Match(anchor, site.scaling, site.mul_out, {**data, "form": "gamma"})
             return Match(anchor, (*site.nodes, anchor), anchor, {**data, "form": "identity"})
         check.way("affine")
         maps = site.maps(a["input_zp"])
-        broken = next(((c, m) for c, m in enumerate(maps) if not m.is_affine), None)
+        broken = _first_break(maps)
         check.that(
             "integer_affine", broken is None, at=site.mul, expected="y = s·x + o at every code",
             actual="integer-affine" if broken is None else f"channel {broken[0]}, code {broken[1].first_break}",
             because=None if broken is None else f"in channel {broken[0]} {broken[1].describe()}",
+            code_map=None if broken is None else _shown(*broken, what="gamma and beta", nearest=_nearest(broken[1])),
         )  # fmt: skip
         scales = torch.tensor([m.scale for m in maps])
         offsets = torch.tensor([m.offset for m in maps])
@@ -142,9 +145,13 @@ class FoldDytAffine(Pattern):
             "constant_weight", varying is None, at=varying or a["weight"], expected="constants",
             actual="constants" if varying is None else _called(varying),
         )  # fmt: skip
+        entries = arguments(table)["table"]
+        # The site's own operators may follow any table: where it is computed, every code can come.
+        given = check.value(entries) if check.is_constant(entries) else codes_int8()
         site = DytSite(
             table, scaled, gamma, mul, mul_out, shifted, beta, add, out, edge,
             (check.value(gamma.source).reshape(-1), check.value(beta.source).reshape(-1)),
+            given.to(torch.int64).unique(),
         )  # fmt: skip
         over = site.overflows()
         check.that(
@@ -248,10 +255,30 @@ def _is_rescale(node: Node, dtype: torch.dtype) -> bool:
     return node.target is tosa.rescale and dtype_of(node) == dtype
 
 
-def _not_identity(site: DytSite) -> str:
-    codes = site.scaled_codes()
-    place = (codes != torch.arange(-128, 128).unsqueeze(1)).nonzero()[0]
-    return f"channel {int(place[1])}, code {int(place[0]) - 128} becomes {int(codes[place[0], place[1]])}"
+def _first_break(maps: list[AffineMap]) -> tuple[int, AffineMap] | None:
+    """The first channel whose map is not the one beside it."""
+    return next(((channel, found) for channel, found in enumerate(maps) if found.breaks), None)
+
+
+def _becomes(channel: int, found: AffineMap) -> str:
+    code = found.breaks[0]
+    return f"channel {channel}, code {code} becomes {found.values[code + 128]}"
+
+
+def _nearest(found: AffineMap) -> str:
+    return f"the nearest integer-affine map, y = {found.scale}·x + {found.offset} of centred codes"
+
+
+def _shown(channel: int, found: AffineMap, what: str, nearest: str) -> CodeMap:
+    """The map of a channel that breaks, and the one that is asked for."""
+    code = found.breaks[0]
+    occur = "all 256 codes" if len(found.given) == 256 else f"{len(found.given)} of the 256 codes"
+    says = (
+        f"Channel {channel}: what {what} make of each int8 code, beside {nearest}. They part first at code {code}, "
+        f"which gives {found.values[code + 128]} and not {found.nearest[code + 128]}; the TABLE can give {occur}."
+    )
+    caption = f"line: channel {channel}; dashes: {nearest}; circle: code {code}, where they part first"
+    return CodeMap(channel, code, tuple(found.values), tuple(found.nearest), says, caption)
 
 
 def _called(node: Node) -> str:

@@ -11,7 +11,7 @@ from torch.fx import Node
 from lowerscope.arguments import arguments, aten, shape_of
 from lowerscope.ops import tosa
 from lowerscope.ops.tosa_scale import INT32_MAX, INT32_MIN
-from lowerscope.tosa.affine import AffineMap, affine_map
+from lowerscope.tosa.affine import AffineMap, affine_map, between
 from lowerscope.tosa.rescaling import Rescaling
 from lowerscope.tosa.sites import codes_int8
 
@@ -81,7 +81,10 @@ class Edge:
 
 @dataclass(frozen=True, slots=True)
 class DytSite:
-    """TABLE -> RESCALE * MUL(gamma) * RESCALE -> RESCALE * ADD(beta) * RESCALE, and the constants that it reads."""
+    """TABLE -> RESCALE * MUL(gamma) * RESCALE -> RESCALE * ADD(beta) * RESCALE, and the constants that it reads.
+
+    What it is asked about codes is asked of those that the TABLE can give: another never comes by.
+    """
 
     table: Node
     scaled: Operand  #: the TABLE, as the MUL reads it
@@ -94,6 +97,7 @@ class DytSite:
     add_out: Node
     edge: Edge
     values: tuple[torch.Tensor, torch.Tensor] = field(repr=False)  #: gamma and beta as codes
+    given: torch.Tensor = field(repr=False)  #: int64 [n], ascending: the codes that the TABLE can give
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -134,7 +138,7 @@ class DytSite:
 
     def overflows(self) -> bool:
         """Whether the ADD can leave int32, which TOSA leaves open."""
-        sums = self.sums()
+        sums = self.sums()[self.given + 128]
         return int(sums.min()) < INT32_MIN or int(sums.max()) > INT32_MAX
 
     def codes(self) -> torch.Tensor:
@@ -143,12 +147,18 @@ class DytSite:
 
     def scaling_is_identity(self) -> bool:
         """Whether gamma's path maps every code of every channel to itself."""
-        return bool((self.scaled_codes() == codes_int8().unsqueeze(1)).all())
+        return bool((self.scaled_codes()[self.given + 128] == self.given.unsqueeze(1)).all())
 
     def is_identity(self) -> bool:
         """Whether the whole path maps every code of every channel to itself."""
-        return bool((self.codes() == codes_int8().unsqueeze(1)).all())
+        return bool((self.codes()[self.given + 128] == self.given.unsqueeze(1)).all())
 
     def maps(self, conv_zp: int) -> list[AffineMap]:
         """Each channel's map beside the integer-affine one that is nearest."""
-        return [affine_map(column, self.table_zp, conv_zp) for column in self.codes().transpose(0, 1)]
+        given = self.given.tolist()
+        return [affine_map(column, self.table_zp, conv_zp, given) for column in self.codes().t().tolist()]
+
+    def scaling_maps(self) -> list[AffineMap]:
+        """What each channel's gamma makes of the codes, beside the identity."""
+        given = self.given.tolist()
+        return [between(column, given, 1, 0) for column in self.scaled_codes().t().tolist()]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -138,6 +141,18 @@ def assert_folded(make, left=("tosa.TABLE", "tosa.CONV2D"), count=1):
     return after
 
 
+def session_of(make):
+    """A session on the net with both folds on."""
+    return Session(program_of(make()), recipe=folds(Recipe("ethos-u")))
+
+
+def shown(explanation):
+    """The map that the failed condition shows."""
+    assert explanation.failed is not None
+    assert explanation.failed.code_map is not None
+    return explanation.failed.code_map
+
+
 def assert_refused(make, condition):
     """The fold fails closed with this condition and changes nothing; returns the verdict."""
     before, after = both(make)
@@ -227,9 +242,11 @@ def test_zero_points_geometries_and_offsets(table_zp, out_zp, gammas, betas, gro
     gammas=st.lists(st.integers(-127, 127), min_size=CHANNELS, max_size=CHANNELS),
     betas=st.lists(st.integers(-128, 127), min_size=CHANNELS, max_size=CHANNELS),
     zero_point=st.sampled_from([0, -1, 7]),
+    entries=st.sampled_from([(-128, 127), (-100, 90), (-1, 1), (5, 5)]),
 )
-def test_whatever_gamma_and_beta_are_no_byte_changes(gammas, betas, zero_point):
+def test_whatever_gamma_and_beta_are_no_byte_changes(gammas, betas, zero_point, entries):
     held = {
+        "table": EVERY.clamp(*entries),
         "gamma": torch.tensor(gammas, dtype=INT8).reshape(CHANNELS, 1, 1),
         "beta": torch.tensor(betas, dtype=INT8).reshape(CHANNELS, 1, 1),
     }
@@ -237,7 +254,7 @@ def test_whatever_gamma_and_beta_are_no_byte_changes(gammas, betas, zero_point):
     def f(x, s):
         return conv(dyt(x, s, out_zp=zero_point), s, input_zp=zero_point)
 
-    before, after = both(site(f, ALL, table=EVERY, **held))
+    before, after = both(site(f, ALL, **held))
     assert_same_bytes(before.program, after)
 
 
@@ -263,8 +280,12 @@ def test_padded_with_a_beta_only_gamma_goes_and_the_add_stays():
 
 
 def test_padded_with_another_gamma_nothing_goes():
-    verdict = assert_refused(site(lambda x, s: conv(dyt(x, s), s, padding=1), gamma=SOME), "padded_identity")
-    assert "channel 1, code -128 becomes 0" in verdict.reason
+    make = site(lambda x, s: conv(dyt(x, s), s, padding=1), gamma=SOME)
+    verdict = assert_refused(make, "padded_identity")
+    assert "channel 1, code -127 becomes 0" in verdict.reason
+    plot = shown(session_of(make).why_not(PATTERN, "conv2d"))
+    assert (plot.channel, plot.code, plot.values[1], plot.nearest) == (1, -127, 0, tuple(range(-128, 128)))
+    assert "beside the identity" in plot.says
 
 
 def test_a_linear_reads_rows():
@@ -277,11 +298,67 @@ def test_a_linear_reads_rows():
 
 def test_the_first_channel_and_code_are_named():
     gamma = torch.tensor([64, 64, 32, 48], dtype=INT8).reshape(CHANNELS, 1, 1)
-    verdict = assert_refused(site(gamma=gamma), "integer_affine")
+    verdict = assert_refused(site(table=EVERY, gamma=gamma), "integer_affine")
     assert "channel 2, code -128" in verdict.reason
-    saturating = assert_refused(site(gamma=ONE + 63), "integer_affine")
+    saturating = assert_refused(site(table=EVERY, gamma=ONE + 63), "integer_affine")
     assert "channel 0" in saturating.reason
     assert "saturates at -128" in saturating.reason
+
+
+def test_the_map_that_breaks_is_shown_beside_the_nearest_affine_one():
+    gamma = torch.tensor([64, 64, 32, 48], dtype=INT8).reshape(CHANNELS, 1, 1)
+    found = session_of(site(table=EVERY, gamma=gamma)).why_not(PATTERN, "conv2d")
+    plot = shown(found)
+    # by hand: gamma is 32/64, and a RESCALE rounds halves up
+    assert plot.values == tuple((c + 1) // 2 for c in range(-128, 128))
+    assert (plot.channel, plot.code) == (2, -128)
+    assert len({b - a for a, b in pairwise(plot.nearest)}) == 1
+    assert "Channel 2" in plot.says
+    assert "code -128, which gives -64" in plot.says
+    html = found._repr_html_()
+    assert html.count("<polyline") == 2
+    assert all(words in html for words in ("code in, -128 to 127", "code out, -128 to 127", "<title>Channel 2"))
+    applied = session_of(site(table=EVERY)).why_not(PATTERN, "conv2d")
+    assert (applied.verdict, "<svg" in applied._repr_html_()) == ("applied", False)
+
+
+def test_a_code_that_the_table_never_gives_does_not_count():
+    # beta moves every code by 20: those above 107 saturate
+    moved = {"beta": NONE + 20}
+    verdict = assert_refused(site(x=ALL, table=EVERY, **moved), "integer_affine")
+    assert "code 108 saturates at 127" in verdict.reason
+    after = assert_folded(site(x=ALL, table=EVERY.clamp(max=107), **moved))
+    (call,) = calls_of(after, "tosa.CONV2D")
+    assert torch.equal(after.program.constants[call["weight"].name], KERNEL)
+    verdict = assert_refused(site(x=ALL, table=EVERY.clamp(max=108), **moved), "integer_affine")
+    assert "1 of the 237 codes that occur" in verdict.reason
+
+
+def test_between_few_codes_a_map_may_be_steep():
+    # gamma is 127/64: of -1, 0 and 1 it makes -2, 0 and 2
+    few = {"table": EVERY.clamp(-1, 1), "gamma": ONE + 63}
+    after = assert_folded(site(x=ALL, weight=KERNEL // 2, **few))
+    (call,) = calls_of(after, "tosa.CONV2D")
+    assert torch.equal(after.program.constants[call["weight"].name], KERNEL // 2 * 2)
+    verdict = assert_refused(site(x=ALL, weight=KERNEL, **few), "weight_fits")
+    assert f"{2 * int(KERNEL.min())}..{2 * int(KERNEL.max())}" in verdict.reason
+
+
+def test_padded_with_a_table_that_spares_the_codes_that_gamma_changes():
+    # a gamma of 65/64, rounded, keeps the codes from -32 to 31
+    padded = site(lambda x, s: conv(dyt(x, s), s, padding=1), ALL, table=EVERY.clamp(-32, 31), gamma=ONE + 1, beta=BETA)
+    assert_folded(padded, None)
+    assert_refused(
+        site(lambda x, s: conv(dyt(x, s), s, padding=1), ALL, table=EVERY, gamma=ONE + 1, beta=BETA), "padded_identity"
+    )
+
+
+def test_of_a_table_that_is_computed_every_code_counts():
+    def f(x, y, s):
+        return conv(dyt(x, SimpleNamespace(table=y, gamma=s.gamma, beta=s.beta)), s)
+
+    steps = lowered(site(f, ALL, EVERY.clamp(max=107), beta=NONE + 20), "ethos-u", folds)
+    assert {v.failed for v in steps.verdicts_of(PATTERN)} == {"integer_affine"}
 
 
 def test_a_transposed_convolution_is_refused():
