@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from lowerscope import labels, why
+from lowerscope.code_map import CodeMap
 from lowerscope.errors import LowerscopeError
 from lowerscope.explain import Explanation
 from lowerscope.ledger import NodeRecord
@@ -82,12 +83,25 @@ def explanation(found: Explanation) -> dict[str, Any]:
                 "actual": labels.shortened(row.actual),
                 "node": row.node,
                 "sentence": labels.shortened(row.sentence),
+                "code_map": None if row.code_map is None else _code_map(row.code_map),
             }
             for row in found.conditions
         ],
         "nodes": list(found.nodes)[:LISTED],
         "by": None if found.by is None else {"pattern": found.by[0], "anchor": found.by[1]},
         "suggestions_possible": found.verdict not in _SETTLED,
+    }
+
+
+def _code_map(shown: CodeMap) -> dict[str, Any]:
+    """The protocol's CodeMap."""
+    return {
+        "channel": shown.channel,
+        "code": shown.code,
+        "values": list(shown.values),
+        "nearest": list(shown.nearest),
+        "says": shown.says,
+        "caption": shown.caption,
     }
 
 

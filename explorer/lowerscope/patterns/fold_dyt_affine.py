@@ -266,7 +266,7 @@ def _becomes(channel: int, found: AffineMap) -> str:
 
 
 def _nearest(found: AffineMap) -> str:
-    return f"the nearest integer-affine map, y = {found.scale}·x + {found.offset} of centred codes"
+    return f"the nearest integer-affine map, {found.formula} of centred codes"
 
 
 def _shown(channel: int, found: AffineMap, what: str, nearest: str) -> CodeMap:

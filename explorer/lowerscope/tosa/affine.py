@@ -42,10 +42,15 @@ class AffineMap:
         """The lowest code that occurs and at which the map is not integer-affine; None where it is."""
         return self.breaks[0] if self.breaks else None
 
+    @property
+    def formula(self) -> str:
+        """The nearest integer-affine map of centred codes: "y = 1·x - 24"."""
+        return f"y = {self.scale}·x {'-' if self.offset < 0 else '+'} {abs(self.offset)}"
+
     def describe(self) -> str:
         """Where it breaks, in words."""
         if self.first_break is None:
-            return f"y = {self.scale}·x + {self.offset} at every code"
+            return f"{self.formula} at every code"
         at = self.first_break + 128
         value = self.values[at]
         saturates = value in (-128, 127) and sum(self.values[code + 128] == value for code in self.given) > 1
@@ -53,7 +58,7 @@ class AffineMap:
         among = f"{count} codes" if count == len(CODES) else f"the {count} codes that occur"
         how = "saturates at" if saturates else "gives"
         return (
-            f"code {self.first_break} {how} {value}, the nearest integer-affine map y = {self.scale}·x + {self.offset} "
+            f"code {self.first_break} {how} {value}, the nearest integer-affine map {self.formula} "
             f"(of centred codes) gives {self.nearest[at]}; they differ at {len(self.breaks)} of {among}"
         )
 

@@ -186,6 +186,16 @@ export interface ConditionRow {
   actual: string;
   node: string | null; // at fault
   sentence: string; // of a failure: what is, why; of `follows`: "Follows from add.alpha above."
+  code_map?: CodeMap | null; // of a failure that is one of a map of the 256 int8 codes
+}
+/** y for each code -128..127, of a channel's map and of the one that is asked for, which may leave int8. */
+export interface CodeMap {
+  channel: number;
+  code: number; // the first at which the two part
+  values: number[];
+  nearest: number[];
+  says: string; // all of it in words
+  caption: string; // what is drawn how
 }
 export interface Explanation {
   pattern: string;

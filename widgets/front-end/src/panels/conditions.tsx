@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { ConditionRow, Explanation } from "../protocol";
+import { CodeMapPlot } from "./code_map";
 import { classOf, partsOf, signOf, wordOf } from "./condition";
 import { Icon } from "./icons";
 import { NodeLink } from "./node_link";
@@ -100,6 +101,7 @@ function Condition({ of }: { of: ConditionRow }): JSX.Element {
           <b class="ls-b">{brief(of.actual, 160) || "–"}</b>
         </span>
       )}
+      <CodeMapPlot of={of.code_map} />
       {of.status === "follows" && of.sentence !== "" && <span class="ls-note ls-2">{brief(of.sentence)}</span>}
     </div>
   );

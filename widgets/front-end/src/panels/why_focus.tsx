@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 
 import type { ConditionRow, Explanation } from "../protocol";
 import { Badge, Button, Name, Pill, type Tone } from "./bits";
+import { CodeMapPlot } from "./code_map";
 import { classOf, partsOf, signOf, Ticks, wordOf } from "./condition";
 import { Icon } from "./icons";
 import { NodeLink } from "./node_link";
@@ -208,6 +209,7 @@ function Row({ of }: { of: ConditionRow }): JSX.Element {
       {(of.status === "failed" || of.status === "follows") && of.sentence !== "" && (
         <span class={of.status === "follows" ? "ls-note ls-2" : "ls-note"} role="cell" data-ls="condition-sentence">
           {brief(of.sentence, 600)}
+          <CodeMapPlot of={of.code_map} />
         </span>
       )}
     </div>

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
-import type { Explanation, WhyNot } from "../protocol";
+import type { ConditionRow, Explanation, WhyNot } from "../protocol";
 import type { Scene } from "../scene";
 import { Badge, Button, Heading, Name, Pill } from "./bits";
 import { Conditions } from "./conditions";
@@ -116,7 +116,8 @@ function Rung({ of, node, open }: { of: Explanation; node: string; open: boolean
       </button>
       {open && (
         <div class={`ls-unfolded ${color}`} data-ls="unfolded" data-pattern={of.pattern}>
-          {showsReason(of) && (
+          {/* The failed condition's own sentence is the reason of a near miss: it is not said twice. */}
+          {of.reason !== "" && of.reason !== failureOf(of)?.sentence && (
             <div class="ls-reason" data-ls="reason">
               {brief(of.reason, 600)}
             </div>
@@ -130,12 +131,8 @@ function Rung({ of, node, open }: { of: Explanation; node: string; open: boolean
   );
 }
 
-/** The failed condition's own sentence is the reason of a near miss: it is not said twice. */
-function showsReason(of: Explanation): boolean {
-  return (
-    of.reason !== "" &&
-    !of.conditions.some((condition) => condition.status === "failed" && condition.sentence === of.reason)
-  );
+function failureOf(of: Explanation): ConditionRow | undefined {
+  return of.conditions.find(({ status }) => status === "failed");
 }
 
 /** applied · near miss, 7 of 11 · shadowed … : the verdict without its reason. */
@@ -187,8 +184,7 @@ function Verdict({ of, open }: { of: Explanation; open: boolean }): JSX.Element 
 
 /** What the closed row says: the condition that stops it. */
 function firstFailure(of: Explanation): string {
-  const failed = of.conditions.find((condition) => condition.status === "failed");
-  return brief(failed?.says ?? of.reason, 80);
+  return brief(failureOf(of)?.says ?? of.reason, 80);
 }
 
 function Actions({ of, node }: { of: Explanation; node: string }): JSX.Element | null {
@@ -238,18 +234,14 @@ function stepOf(scene: Scene | null, of: Explanation): number {
   if (scene === null || of.verdict !== "applied" || of.anchor === null) return 0;
   const pattern = scene.patternRow(of.pattern);
   const anchor = scene.nodeRow(of.anchor);
-  for (let match = 0; match < scene.matches.length; match++) {
-    if (scene.matches.pattern[match] === pattern && scene.matches.anchor[match] === anchor)
-      return Math.max(0, scene.matches.step[match] ?? 0);
-  }
-  return 0;
+  const { matches } = scene;
+  const found = matches.pattern.findIndex((row, match) => row === pattern && matches.anchor[match] === anchor);
+  return Math.max(0, matches.step[found] ?? 0);
 }
 
 /** The anchors of this pattern that stop at the same condition. */
 function similarTo(scene: Scene | null, of: Explanation): readonly string[] {
-  const failed = of.conditions.find((condition) => condition.status === "failed");
-  const group = scene?.header.reasons.find(
-    (reason) => reason.pattern === of.pattern && reason.condition === failed?.name,
-  );
+  const failed = failureOf(of)?.name;
+  const group = scene?.header.reasons.find((reason) => reason.pattern === of.pattern && reason.condition === failed);
   return group?.anchors ?? [];
 }
