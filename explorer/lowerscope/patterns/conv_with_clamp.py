@@ -11,6 +11,7 @@ from lowerscope.editor import Editor
 from lowerscope.ops import display_name, vulkan
 from lowerscope.pattern import Kind, Match, Part, Pattern, pattern
 from lowerscope.patterns._activations import CLAMPING, Bounds
+from lowerscope.quantized import is_dequantize
 
 aten = torch.ops.aten
 
@@ -40,6 +41,7 @@ class ConvWithClamp(Pattern):
         Condition("clamp_follows", "a relu, hardtanh or clamp follows"),
         Condition("one_user", "the activation is the only user of what it is applied to"),
         Condition("bounds_literal", "its bounds are numbers, not computed in the graph"),
+        Condition("floating_weight", "the weight is a floating one, not dequantized in the graph"),
     )
     nothing_to_fuse = ("clamp_follows",)
 
@@ -63,6 +65,13 @@ class ConvWithClamp(Pattern):
         bounds = Bounds.of(found)
         computed = next(bounds.computed(), None)
         check.that("bounds_literal", computed is None, at=computed or found, expected="numbers", actual=computed)
+        dequantized = is_dequantize(spec.weight)
+        check.that(
+            "floating_weight", not dequantized, at=spec.weight, expected="a floating weight",
+            actual="a dequantized one" if dequantized else "a floating weight",
+            because="its kernel packs the weight before the program runs, and the backend takes no dequantize node: of a "
+            "quantized graph the new operator would stay outside the delegate, where no runtime has it",
+        )  # fmt: skip
         nodes = (anchor, *(squeeze.nodes if squeeze else ()), found)
         return Match(anchor, nodes, found, {"spec": spec, "squeeze": squeeze, "bounds": bounds})
 

@@ -17,6 +17,7 @@ from lowerscope.recipe import Recipe
 from lowerscope.verdict import Outcome
 from tests.cases import CASES
 from tests.engine.patterns.condition_cases import case, lowered, program_of, run_case
+from tests.engine.patterns.tosa_nets import Net, tensors_of_conv, weight
 from tests.engine.patterns.vulkan_nets import assert_agrees, calls_of, image, net, ops_of, relu, verdict_of
 
 PATTERN = "conv_with_clamp"
@@ -34,6 +35,12 @@ def conv1d(then, x=None, conv=lambda: nn.Conv1d(4, 4, 3, padding=1)):
 
 def squeezed_twice(y, s):
     return y.squeeze(2).relu(), y.sigmoid()
+
+
+def quantized_net():
+    """relu(conv(x, dq(w))): [2, 4, 3, 3] to [2, 4, 3, 3]."""
+    held = tensors_of_conv(4, 4, 1, 1)
+    return Net(lambda x, s: F.conv2d(x, weight(s), s.bias).relu(), **held), (torch.randn(2, 4, 3, 3),)
 
 
 flat = conv1d(lambda y, s: y.relu())
@@ -55,6 +62,7 @@ CONDITION_CASES = [
         fails=net(lambda y, t, s: y.clamp(max=t.shape[0]), torch.ones(3), shapes=({}, ({0: Dim("t", min=2, max=9)},))),
         fault="sym_size_int_1",
     ),
+    case("floating_weight", passes=relu, fails=quantized_net, fault="dequantize_per_channel"),
 ]
 
 
