@@ -440,6 +440,31 @@ def test_the_operators_that_torch_defines_aside_are_found(tmp_path: Path) -> Non
     assert "quantized_decomposed.quantize_per_tensor.default" in printed
 
 
+TORCHAO = """
+import importlib.util, sys
+import lowerscope
+from lowerscope.errors import MissingOperatorError
+assert "torchao" not in sys.modules
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "torchao" else find(name, *rest)
+try:
+    lowerscope.load(sys.argv[1])
+except MissingOperatorError as error:
+    print(error)
+importlib.util.find_spec = find
+print(lowerscope.load(sys.argv[1]).graph)
+"""
+
+
+@pytest.mark.quantize
+def test_a_program_quantized_by_torchao_loads_as_it_is_where_torchao_is_installed() -> None:
+    path = str(Path(__file__).parents[2] / "sample_models" / "quantized_mlp_8da4w.pt2")
+    run = [sys.executable, "-W", "ignore", "-c", TORCHAO, path]
+    printed = subprocess.run(run, check=True, timeout=120, capture_output=True, text=True).stdout
+    assert "import the package that registers it (torchao) before load" in printed
+    assert "torch.ops.torchao.dequantize_affine.default" in printed
+
+
 def test_names_that_are_no_identifiers_open(tmp_path: Path) -> None:
     model = nn.Sequential()
     model.register_module("a & b 'p' <i>", nn.Linear(3, 2))

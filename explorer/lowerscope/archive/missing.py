@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -13,8 +14,9 @@ from lowerscope.errors import MissingOperatorError
 
 _PLACES_SHOWN = 3
 
-# Operators that torch itself defines, in a module that it does not import by itself.
-_TORCH_MODULES = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed"}
+# Operators of quantized programs, which load as they are: torch defines the first in a module that it does not import by
+# itself; the second are those of the package that quantizes (extra `quantize`), where it is installed.
+_QUANTIZED = {"quantized_decomposed": "torch.ao.quantization.fx._decomposed", "torchao": "torchao"}
 # Packages whose operators' namespace says who defines them, to name what to import.
 _PACKAGES = {
     "torchao": "torchao",
@@ -32,10 +34,11 @@ _TORCHS_OWN = frozenset({"aten", "prims", "prim", "higher_order", "_c10d_functio
 def missing_operators(program: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     """Target of each unregistered operator -> the serialized nodes that call it, in order."""
     found = _missing(program)
-    modules = {_TORCH_MODULES[name] for target in found if (name := _namespace(target)) in _TORCH_MODULES}
-    for module in sorted(modules):
+    modules = {_QUANTIZED[name] for target in found if (name := _namespace(target)) in _QUANTIZED}
+    installed = [module for module in sorted(modules) if importlib.util.find_spec(module) is not None]
+    for module in installed:
         importlib.import_module(module)
-    return _missing(program) if modules else found
+    return _missing(program) if installed else found
 
 
 def _missing(program: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
