@@ -240,6 +240,8 @@ class Check:
         users = sorted(node.users)  # in the order of the graph: the order of `users` tells who was edited last
         others = [u for u in users if u is not (users[0] if wanted is None else wanted)] or users or [node]
         actual = f"{len(users)} users ({', '.join(self._around.id_of(u) for u in users)})" if users else "no user"
+        if self._part is None:
+            self.touch(node)  # the near miss shows what is shared, and a what-if can give the other readers a copy
         self.fail(name, at=others[0], expected="1 user", actual=actual)
         return node  # never reached: a condition that fails ends the match
 

@@ -118,8 +118,11 @@ class Pattern:
         raise NotImplementedError(f"pattern '{self.name}' has no match method")
 
     def rewrite(self, match: Match, edit: Editor) -> Node | Declined | None:
-        """Put the replacement in and return the node that gives `match.output`'s value (None: `edit` was told itself)."""
-        raise NotImplementedError(f"pattern '{self.name}' has no rewrite method")
+        """Put the replacement in and return the node that gives `match.output`'s value (None: `edit` was told itself).
+
+        Without one a pattern only finds: its matches are seen and explained, and each of them is declined.
+        """
+        return Declined(f"pattern '{self.name}' has no rewrite method yet")
 
     def sentence(self, match: Match) -> str:
         """One sentence, present tense, that says what applying `match` does."""

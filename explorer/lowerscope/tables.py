@@ -27,15 +27,19 @@ def patterns_frame(lowering: Lowering) -> pd.DataFrame:
     """A row per pattern of the target, in its order.
 
     Columns: kind, enabled; how many anchors were applied, near (misses), skipped, declined, shadowed, would (a disabled
-    pattern would take), errors; note (why it is off).
+    pattern would take), errors; note (why it is off, or the first error).
     """
     counts = counted(lowering)
+    errors: dict[str, str] = {}
+    for verdict in lowering.verdicts.values():
+        if verdict.outcome is Outcome.ERROR:
+            errors.setdefault(verdict.pattern, verdict.reason)
     rows = []
     for stage in lowering.stages:
         pattern = stage.rule
         row: dict[str, Any] = {"kind": str(pattern.kind), "enabled": not stage.off}
         row.update({name: counts[stage.pattern, outcome] for name, outcome in _COUNTED.items()})
-        row["note"] = stage.off
+        row["note"] = stage.off or errors.get(stage.pattern, "")
         rows.append(row)
     index = pd.Index([s.pattern for s in lowering.stages], name="pattern")
     return Table(rows, index=index)

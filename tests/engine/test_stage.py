@@ -18,6 +18,7 @@ from lowerscope.measure.parity import parity
 from lowerscope.pattern import REGISTRY, Declined, Kind, Match, Pattern, pattern
 from lowerscope.program import Program, capture
 from lowerscope.recipe import Recipe, Skip
+from lowerscope.session import Session
 from lowerscope.verdict import Outcome
 from tests.cases import CASES
 
@@ -368,3 +369,33 @@ def test_a_comparison_with_a_symbolic_size_adds_no_guard():
     module = lowering.program.exported_program.module()
     for size in (1, 2, 8):
         assert module(torch.randn(size, 2, 3, 3)).shape[0] == size
+
+
+def test_a_pattern_without_a_rewrite_finds_and_declines():
+    @pattern("*", after=["core_aten"])
+    class OnlyFinds(Pattern):
+        """relu(x)."""
+
+        name, kind, anchors, conditions = "only_finds", Kind.FUSION, (aten.relu.default,), ()
+
+        def match(self, anchor, check):
+            return Match(anchor, (anchor,), anchor)
+
+    try:
+        lowering = lower(program(), Recipe("vulkan"))
+        (verdict,) = lowering.verdicts_of("only_finds")
+        assert verdict.outcome is Outcome.DECLINED
+        assert verdict.reason == "pattern 'only_finds' has no rewrite method yet"
+    finally:
+        REGISTRY.remove("only_finds")
+
+
+def test_the_table_of_patterns_says_what_went_wrong(mine):
+    def match(anchor, check):
+        raise ValueError("no idea")
+
+    mine(match)
+    session = Session(program(), target="vulkan")
+    row = session.patterns().loc["mine"]
+    assert row.errors == 1
+    assert row.note.startswith("ValueError: no idea")

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from lowerscope.check import Condition
 from lowerscope.errors import UnknownNameError
 from lowerscope.pattern import REGISTRY, Declined, Kind, Match, Pattern, pattern
 from lowerscope.program import capture
@@ -231,6 +232,37 @@ def test_an_op_that_was_decomposed_is_proposed_to_be_kept(own):
     assert only.recipe is not None
     found.recipe = only.recipe
     assert applied(found, "own_hardswish") == 1
+
+
+def test_a_shared_node_of_ones_own_pattern_is_shown_and_may_be_copied(own):
+    @pattern("*", after=["core_aten"])
+    class TwoScales(Pattern):
+        """(x * a) * b = x * (a b)."""
+
+        name, kind, anchors = "own_scales", Kind.FOLD, (aten.mul.Tensor,)
+        conditions = (Condition("product", "it multiplies a product"), Condition("one_user", "nothing else reads it"))
+        nothing_to_fuse = ("product",)
+
+        def match(self, anchor, check):
+            inner = anchor.args[0]
+            check.eq("product", inner.target, aten.mul.Tensor, at=inner)
+            check.one_user("one_user", inner, wanted=anchor)
+            return Match(anchor, (inner, anchor), anchor)
+
+        def rewrite(self, match, edit):
+            inner, outer = match.nodes
+            return edit.call(outer.target, inner.args[0], inner.args[1] * outer.args[1])
+
+    def twice_read(s, x):
+        y = x * 0.5
+        return y * 3.0 + y
+
+    found = session(twice_read, torch.randn(2, 3))
+    (miss,) = found.near_misses("own_scales").itertuples()
+    assert (miss.failed, miss.fault) == ("one_user", "add")
+    assert "mul" in miss.nodes
+    same = {s.says: s.same for s in found.what_if("own_scales", miss.anchor)}
+    assert same["'mul_1' were the only reader of 'mul', the others reading a copy"] is True
 
 
 def test_keeping_is_not_proposed_where_it_would_not_help():
