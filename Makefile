@@ -61,6 +61,10 @@ check: setup-test ## ruff, pyright and tsc
 bench: setup-test ## run the benchmarks, which print ratios
 	for script in tests/benchmarks/bench_*.py; do $(BIN)/python "$$script" $(ARGS); done
 
+.PHONY: outputs
+outputs: setup-test ## run the notebooks and keep what they show; ARGS=06 runs one of them
+	$(BIN)/python -m tests.notebooks.outputs $(ARGS)
+
 .PHONY: bundle
 bundle: setup ## build the widget's front end, where it is missing or stale
 
