@@ -6,8 +6,9 @@ can use again: texts, layouts, what is opened, and which colour a pattern has.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,13 @@ from lowerscope import scene_words as words
 from lowerscope.columns import Strings, floats, ints, pack, small
 from lowerscope.folding import OPEN, Folded, Folding
 from lowerscope.labels import shortened
-from lowerscope.ledger import NodeRecord
+from lowerscope.ledger import Ledger, NodeRecord
 from lowerscope.lowering import Lowering
 from lowerscope.memory import no_garbage_collection
 from lowerscope.module_tree import ModuleTree
 from lowerscope.ops import CATEGORIES
 from lowerscope.partitions import partition_summary
-from lowerscope.recipe import Skip
+from lowerscope.recipe import Recipe, Skip
 from lowerscope.scene_layout import Layouts, Places, place, slots
 from lowerscope.scene_nodes import NodeTable, Writer, flags, node_table
 from lowerscope.tables import reasons_frame
@@ -32,6 +33,7 @@ VERSION = 1
 VERDICTS = tuple(str(outcome) for outcome in Outcome)
 _NOT_DRAWN = (Outcome.NOTHING_TO_FUSE, Outcome.NO_ANCHOR)
 _KEPT = 4  # recipes whose texts are kept, about
+_DRAWN = 8  # lowerings whose tables are kept, as many as a lowerer keeps
 _REASONS_SHOWN, _ANCHORS_SHOWN = 50, 50
 
 
@@ -41,6 +43,7 @@ class Scene:
 
     tables: Mapping[str, Mapping[str, np.ndarray]]
     header: Mapping[str, Any]
+    _view: View | None = field(default=None, repr=False, compare=False)
 
     @property
     def strings(self) -> list[str]:
@@ -49,7 +52,8 @@ class Scene:
 
     def message(self) -> tuple[dict[str, Any], bytes]:
         """The complete header, and the one buffer of all columns."""
-        described, buffer = pack(self.tables)
+        view = self._view or View((), self.tables)
+        view.packed = described, buffer = view.packed or pack(self.tables)
         return {**self.header, "tables": described}, buffer
 
     def texts(self, table: str, column: str) -> list[str]:
@@ -57,8 +61,36 @@ class Scene:
         return [self.strings[index] for index in self.tables[table][column].tolist()]
 
 
+@dataclass(slots=True)
+class View:
+    """A scene's tables with some modules open and the others closed, and the message that they travel in, once packed."""
+
+    folding: tuple[Any, ...]
+    tables: Mapping[str, Mapping[str, np.ndarray]]
+    packed: tuple[dict[str, Any], bytes] | None = None
+
+
+@dataclass(slots=True)
+class Drawn:
+    """What is drawn of one lowering, whatever is open. slots: see `scene_layout.slots`. header: the parts of it that cost."""
+
+    ledger: Ledger  # held, so that its address stands for it
+    table: NodeTable
+    tree: ModuleTree
+    module_of: np.ndarray
+    before: np.ndarray
+    after: np.ndarray
+    slots: np.ndarray
+    flags: np.ndarray
+    matches: dict[str, np.ndarray]
+    members: np.ndarray
+    steps: dict[str, np.ndarray]
+    header: Mapping[str, Any]
+    view: View | None = None
+
+
 class SceneMaker:
-    """Makes the scenes of one program's lowerings."""
+    """Makes the scenes of one program's lowerings. What it has drawn lately it need not draw again."""
 
     def __init__(self) -> None:
         self.strings = Strings()
@@ -67,24 +99,52 @@ class SceneMaker:
         self._writer = Writer(self.strings)
         self._palette = words.Palette()
         self._tree: ModuleTree | None = None
-        self._lowering: Lowering | None = None
-        self._table: NodeTable | None = None
+        self._drawn: OrderedDict[tuple[int, Recipe], Drawn] = OrderedDict()
 
     def prepare(self, lowering: Lowering) -> tuple[NodeTable, ModuleTree, Folding]:
         """The tables and the module tree of a lowering, and what is open of it."""
-        if lowering is not self._lowering or self._table is None or self._tree is None:
-            records = lowering.ledger.records
-            if self._writer.size > _KEPT * len(records):
-                self._writer.forget()
-            self._table = node_table(lowering, self._writer)
-            original = self._table.columns["operator"].astype(bool) & (self._table.columns["born"] == 0)
-            ids = frozenset(self._table.records[row].id for row in np.flatnonzero(original))
-            self._tree = ModuleTree(records.values(), ids, None if self._tree is None else self._tree.shapes)
-            self._lowering = lowering
+        drawn = self._draw(lowering)
+        return drawn.table, drawn.tree, self._folded(lowering, drawn)
+
+    def _folded(self, lowering: Lowering, drawn: Drawn) -> Folding:
         if self.folding is None:
             near = [v.anchor for v in lowering.verdicts.values() if v.outcome is Outcome.NEAR_MISS]
-            self.folding = Folding.at_first(self._tree, lowering.ledger.records, near)
-        return self._table, self._tree, self.folding
+            self.folding = Folding.at_first(drawn.tree, lowering.ledger.records, near)
+        return self.folding
+
+    def _draw(self, lowering: Lowering) -> Drawn:
+        """What is drawn of a lowering; of one that was drawn lately it is there."""
+        key = (id(lowering.ledger), lowering.recipe)
+        found = self._drawn.pop(key, None)
+        self._drawn[key] = found = found if found is not None else self._draw_anew(lowering)
+        while len(self._drawn) > _DRAWN:
+            self._drawn.popitem(last=False)
+        return found
+
+    def _draw_anew(self, lowering: Lowering) -> Drawn:
+        records = lowering.ledger.records
+        if self._writer.size > _KEPT * len(records):
+            self._writer.forget()
+        table = node_table(lowering, self._writer)
+        original = table.columns["operator"].astype(bool) & (table.columns["born"] == 0)
+        ids = frozenset(table.records[row].id for row in np.flatnonzero(original))
+        tree = self._tree = ModuleTree(records.values(), ids, None if self._tree is None else self._tree.shapes)
+        before, after = table.computing(0), table.computing(table.last)
+        module_of = np.array([tree.row_of[r.id] for r in table.records], np.int32)
+        matches, members = self._matches(lowering, table)
+        steps = self._steps(lowering, table, module_of, members)
+        reasons = self._reasons(lowering)
+        header = {
+            "patterns": words.pattern_rows(lowering, self._palette),
+            "operators": words.count_rows(table, before, after, self.strings.all),
+            "partitions": partition_summary(lowering),
+            "reasons": reasons,
+            "notice": words.notice(lowering, reasons),
+        }
+        return Drawn(
+            lowering.ledger, table, tree, module_of, before, after, slots(table, tree, lowering.steps),
+            flags(table, lowering, _covered(lowering)), matches, ints(members), steps, header,
+        )  # fmt: skip
 
     def scene(
         self,
@@ -112,58 +172,62 @@ class SceneMaker:
         can_redo: str | None,
         cancelled: Callable[[], bool] | None,
     ) -> Scene:
-        table, tree, folding = self.prepare(lowering)
-        folded = folding.fold(tree, lowering.ledger.records)
-        before, after = table.computing(0), table.computing(table.last)
-        module_of = np.array([tree.row_of[r.id] for r in table.records], np.int32)
-        matches, members = self._matches(lowering, table)
-        modules = self._modules(tree, folded, module_of, before, after, matches)
+        drawn = self._draw(lowering)
+        view = self._view(drawn, self._folded(lowering, drawn), cancelled)
+        table = drawn.table
+        nodes = int(table.alive(0, table.columns).sum())
+        header = {
+            "version": VERSION,
+            "strings": list(self.strings.all),
+            "categories": list(CATEGORIES),
+            "verdicts": list(VERDICTS),
+            "revision": revision,
+            "program": words.program_facts(lowering, name or lowering.source.name, nodes, len(drawn.tree.modules)),
+            "recipe": lowering.recipe.as_dict(),
+            "skips": words.skip_chips(lowering),
+            "can_undo": can_undo,
+            "can_redo": can_redo,
+            "profile": words.profile_fields(lowering),
+            **drawn.header,
+        }
+        return Scene(view.tables, header, view)
+
+    def _view(self, drawn: Drawn, folding: Folding, cancelled: Callable[[], bool] | None) -> View:
+        """The tables of a lowering as it is folded now."""
+        folded_as = (frozenset(folding.open), frozenset(folding.apart))
+        if drawn.view is None or drawn.view.folding != folded_as:
+            drawn.view = View(folded_as, self._tables(drawn, folding, cancelled))
+        return drawn.view
+
+    def _tables(
+        self, drawn: Drawn, folding: Folding, cancelled: Callable[[], bool] | None
+    ) -> Mapping[str, Mapping[str, np.ndarray]]:
+        table, tree, module_of = drawn.table, drawn.tree, drawn.module_of
+        folded = folding.fold(tree, drawn.ledger.records)
+        modules = self._modules(tree, folded, module_of, drawn.before, drawn.after, drawn.matches)
         texts = [self.strings.all[i] for i in modules["label"]]
         places = place(
             table,
             tree,
             module_of,
             folded,
-            slots(table, tree, lowering.steps),
+            drawn.slots,
             [f"{text} {modules['ops'][row]} ops · {modules['matched'][row]} matched" for row, text in enumerate(texts)],
             lambda graph: self.layouts(graph, cancelled),
         )
-        steps = self._steps(lowering, table, module_of, members)
-        reasons = self._reasons(lowering)
-        header = {
-            "version": VERSION,
-            "strings": list(self.strings.all),
-            "categories": list(CATEGORIES),
-            "verdicts": list(VERDICTS),
-            "patterns": words.pattern_rows(lowering, self._palette),
-            "revision": revision,
-            "program": words.program_facts(
-                lowering, name or lowering.source.name, int(table.alive(0, table.columns).sum()), len(tree.modules)
-            ),
-            "recipe": lowering.recipe.as_dict(),
-            "skips": words.skip_chips(lowering),
-            "can_undo": can_undo,
-            "can_redo": can_redo,
-            "profile": words.profile_fields(lowering),
-            "operators": words.count_rows(table, before, after, self.strings.all),
-            "partitions": partition_summary(lowering),
-            "reasons": reasons,
-            "notice": words.notice(lowering, reasons),
-        }
-        tables = {
+        return {
             "modules": {**modules, **_box_columns(places.modules)},
-            "nodes": self._nodes(table, module_of, places, flags(table, lowering, _covered(lowering))),
+            "nodes": self._nodes(table, module_of, places, drawn.flags),
             "edges": {name: table.edges[name] for name in ("src", "dst", "arg", "born", "died")},
             "routes": {
                 name: small(values) if name in ("src_module", "dst_module", "stub") else values
                 for name, values in places.routes.items()
             },
             "points": {"x": floats(places.points[:, 0]), "y": floats(places.points[:, 1])},
-            "matches": matches,
-            "members": {"node": ints(members)},
-            "steps": steps,
+            "matches": drawn.matches,
+            "members": {"node": drawn.members},
+            "steps": drawn.steps,
         }
-        return Scene(tables, header)
 
     # ------------------------------------------------------------------ tables
     def _nodes(

@@ -14,7 +14,7 @@ from torch import nn
 from lowerscope import labels
 from lowerscope.columns import Strings, ints, pack, small, unpack
 from lowerscope.folding import CLOSED, HIDDEN, OPEN, Folding
-from lowerscope.lowering import Lowering, lower
+from lowerscope.lowering import Lowerer, Lowering, lower
 from lowerscope.measure.counts import op_counts
 from lowerscope.partitions import partition_summary, partitions
 from lowerscope.pattern import REGISTRY
@@ -561,3 +561,40 @@ def test_texts_are_derived_anew_when_a_node_of_the_same_name_is_another() -> Non
         kept, fresh = maker.scene(lowering), make_scene(lowering)
         for name in ("op", "label", "detail", "shape", "source"):
             assert kept.texts("nodes", name) == fresh.texts("nodes", name)
+
+
+def test_what_is_drawn_again_is_what_a_new_view_draws() -> None:
+    """Over toggles and openings the kept tables are those of a maker that has kept nothing, and are kept indeed."""
+    random, lowerer, maker = np.random.default_rng(0), Lowerer(mixed()), SceneMaker()
+    start = lowerer.lower(Recipe("vulkan"))
+    maker.scene(start)
+    names = [p.name for p in start.patterns if p.name != "core_aten"]
+    kept = 0
+    for _ in range(12):
+        lowering = lowerer.lower(Recipe("vulkan").disable(*(n for n in names[-2:] if random.random() < 0.5)))
+        _, tree, folding = maker.prepare(lowering)
+        folding.set_open(tree, [int(random.integers(len(tree.modules)))], bool(random.random() < 0.5))
+        again, scene = maker.scene(lowering), maker.scene(lowering)
+        kept += again.tables is scene.tables
+        assert scene.message()[1] is again.message()[1]
+        fresh = SceneMaker()
+        fresh.scene(start)
+        fresh.folding = Folding(set(folding.open), set(folding.apart))
+        _same_scene(scene, fresh.scene(lowering))
+    assert kept == 12
+
+
+def _same_scene(one: Scene, other: Scene) -> None:
+    texts = {
+        "modules": ("path", "label", "type"), "nodes": ("id", "op", "label", "detail", "shape", "source"),
+        "edges": ("arg",), "matches": ("reason",), "steps": ("sentence",),
+    }  # fmt: skip
+    assert {k: v for k, v in one.header.items() if k != "strings"} == {
+        k: v for k, v in other.header.items() if k != "strings"
+    }
+    for table, columns in one.tables.items():
+        for name, values in columns.items():
+            if name in texts.get(table, ()):
+                assert one.texts(table, name) == other.texts(table, name)
+            else:
+                np.testing.assert_array_equal(values, other.tables[table][name])
