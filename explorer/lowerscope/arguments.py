@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -20,25 +19,38 @@ ACTIVATIONS = (
 )
 
 
-@cache
-def _parameters(target: OpOverload) -> tuple[tuple[str, bool, Any], ...]:
-    """(name, has a default, default) of an op's arguments."""
-    return tuple((a.name, a.has_default_value(), a.default_value) for a in target._schema.arguments)
+class _Signature:
+    """The names of an op's arguments in order, and their defaults by name."""
+
+    __slots__ = ("defaults", "names", "target")
+
+    def __init__(self, target: OpOverload) -> None:
+        self.target = target  # kept alive, as it is known by its address
+        self.names = tuple(a.name for a in target._schema.arguments)
+        self.defaults = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
+
+
+#: By the op's address: an OpOverload is hashed in Python, which takes longer than all the rest of `arguments`.
+_signatures: dict[int, _Signature] = {}
 
 
 def arguments(node: Node) -> dict[str, Any]:
     """The node's arguments by name, positional, keyword and defaulted alike. Without a schema: its keyword arguments."""
-    if not isinstance(node.target, OpOverload):
-        return dict(node.kwargs)
-    given = node.args
-    out: dict[str, Any] = {}
-    for place, (name, has_default, default) in enumerate(_parameters(node.target)):
-        if place < len(given):
-            out[name] = given[place]
-        elif name in node.kwargs:
-            out[name] = node.kwargs[name]
-        elif has_default:
-            out[name] = default
+    target = node.target
+    signature = _signatures.get(id(target))
+    if signature is None:
+        if not isinstance(target, OpOverload):
+            return dict(node.kwargs)
+        signature = _signatures[id(target)] = _Signature(target)
+    names, given, named = signature.names, node.args, node.kwargs
+    out = dict(zip(names, given, strict=False))
+    if len(given) < len(names):
+        defaults = signature.defaults
+        for name in names[len(given) :]:
+            if name in named:
+                out[name] = named[name]
+            elif name in defaults:
+                out[name] = defaults[name]
     return out
 
 
@@ -75,53 +87,73 @@ def same_number(a: Any, b: Any) -> bool:
     return a == b and (a != 0 or str(float(a)) == str(float(b)))
 
 
-@dataclass(frozen=True, slots=True)
 class ConvSpec:
-    """What an `aten.convolution` is told to do.
+    """What an `aten.convolution` is told to do, read as it is asked for: most patterns need little of it to say no.
 
     Sizes: `dims` spatial axes; weight [out, in/groups, *kernel], transposed [in, out/groups, *kernel]. The lists have one
     entry per spatial axis, also where the node gives a single one for all.
     """
 
-    node: Node
-    input: Node
-    weight: Node
-    bias: Node | None
-    stride: tuple[Any, ...]
-    padding: tuple[Any, ...]
-    dilation: tuple[Any, ...]
-    transposed: bool
-    output_padding: tuple[Any, ...]
-    groups: int
-    dims: int
-    kernel: tuple[int, ...]
-    in_channels: int
-    out_channels: int
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self._given = given = arguments(node)
+        weight = shape_of(given["weight"])
+        assert weight is not None, "a convolution's weight is a tensor"
+        self._shape = weight
+        self.dims = len(weight) - 2
+        self.input: Node = given["input"]
+        self.weight: Node = given["weight"]
+        self.bias: Node | None = given["bias"]
 
     @classmethod
     def of(cls, node: Node) -> ConvSpec:
         """Read an `aten.convolution.default` node."""
-        a = arguments(node)
-        weight = shape_of(a["weight"])
-        assert weight is not None, "a convolution's weight is a tensor"
-        dims = len(weight) - 2
-        groups, transposed = int(a["groups"]), bool(a["transposed"])
-        return cls(
-            node=node,
-            input=a["input"],
-            weight=a["weight"],
-            bias=a["bias"],
-            stride=_each(a["stride"], dims),
-            padding=_each(a["padding"], dims),
-            dilation=_each(a["dilation"], dims),
-            transposed=transposed,
-            output_padding=_each(a["output_padding"], dims),
-            groups=groups,
-            dims=dims,
-            kernel=tuple(weight[2:]),
-            in_channels=weight[0] if transposed else weight[1] * groups,
-            out_channels=weight[1] * groups if transposed else weight[0],
-        )
+        return cls(node)
+
+    @cached_property
+    def stride(self) -> tuple[Any, ...]:
+        """One entry per spatial axis, as of the next three."""
+        return _each(self._given["stride"], self.dims)
+
+    @cached_property
+    def padding(self) -> tuple[Any, ...]:
+        """Zeros on either side."""
+        return _each(self._given["padding"], self.dims)
+
+    @cached_property
+    def dilation(self) -> tuple[Any, ...]:
+        """Distance between the kernel's taps."""
+        return _each(self._given["dilation"], self.dims)
+
+    @cached_property
+    def output_padding(self) -> tuple[Any, ...]:
+        """Of a transposed convolution: what its output has more on one side."""
+        return _each(self._given["output_padding"], self.dims)
+
+    @cached_property
+    def transposed(self) -> bool:
+        """Whether it is a transposed convolution."""
+        return bool(self._given["transposed"])
+
+    @cached_property
+    def groups(self) -> int:
+        """How many groups its channels are in."""
+        return int(self._given["groups"])
+
+    @property
+    def kernel(self) -> tuple[int, ...]:
+        """The kernel's spatial shape."""
+        return self._shape[2:]
+
+    @property
+    def in_channels(self) -> int:
+        """Channels of the input."""
+        return self._shape[0] if self.transposed else self._shape[1] * self.groups
+
+    @property
+    def out_channels(self) -> int:
+        """Channels of the result."""
+        return self._shape[1] * self.groups if self.transposed else self._shape[0]
 
     @property
     def output_shape(self) -> tuple[Any, ...]:

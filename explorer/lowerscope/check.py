@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import torch
 from torch.fx import Node
@@ -27,6 +27,10 @@ class Status(StrEnum):
     FAILED = "failed"
     FOLLOWS = "follows"
     NOT_REACHED = "not reached"
+
+
+# members of an enum are looked up slowly, and a check needs these for every condition
+_PASSED, _FAILED = Status.PASSED, Status.FAILED
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,7 @@ class PartFailed(Exception):
     """A condition of an optional part does not hold: ends that part only."""
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One condition as it was met. `expected` and `actual` are plain values; `node` is the id of the node at fault."""
 
     name: str
@@ -109,20 +112,22 @@ class Record:
     def failure(self) -> Entry | None:
         """The root cause: the first failed condition. A failure that only follows from another one is none."""
         for entry in self.entries:
-            if entry.status is Status.FAILED:
+            if entry.status is _FAILED:
                 return entry
         return None
 
     def passed(self) -> int:
         """How many conditions held."""
-        passed, failed = set(), set()
-        for entry in self.entries:
-            (passed if entry.status is Status.PASSED else failed).add(entry.name)
-        return len(passed - failed)
+        passed = {e.name for e in self.entries if e.status is _PASSED}
+        return len(passed.difference([e.name for e in self.entries if e.status is not _PASSED]))
 
     def engine_names(self) -> set[str]:
         """The engine's own conditions that were stated: they are only when they fail."""
         return {e.name for e in self.entries if e.name in _ENGINE_NAMES}
+
+
+#: A check writes an entry for every condition that it is told: made so, it costs a third of a call of the class.
+_entry = tuple.__new__
 
 
 class Surroundings(Protocol):
@@ -130,6 +135,8 @@ class Surroundings(Protocol):
 
     profile: Mapping[str, Any]
 
+    @property
+    def skips(self) -> bool: ...
     def id_of(self, node: Node) -> str: ...
     def is_skipped(self, node: Node) -> bool: ...
     def skipped_by(self, node: Node) -> str: ...
@@ -171,10 +178,14 @@ class Check:
     pointed to.
     """
 
-    def __init__(self, declared: Mapping[str, str | None], around: Surroundings) -> None:
+    __slots__ = ("_around", "_declared", "_id_of", "_keep", "_part", "parts_failed", "profile", "record")
+
+    def __init__(self, declared: Mapping[str, str | None], around: Surroundings, *, keep: bool = True) -> None:
         self._declared = declared  # condition name -> the optional part it belongs to
         self._around = around
+        self._id_of = around.id_of
         self._part: str | None = None
+        self._keep = keep  # whether to write down what is stated: not so where only the match is wanted
         self.record = Record()
         self.profile = around.profile
         self.parts_failed: list[str] = []
@@ -194,25 +205,25 @@ class Check:
         """State that `fact` holds. `because` adds what a reader needs to understand a failure, `code_map` what there is to see."""
         if name not in self._declared:
             raise LookupError(f"condition '{name}' is not declared in the pattern's conditions")
-        ok = holds(fact)
-        node = None if at is None else self._around.id_of(at)
-        status = Status.PASSED if ok else Status.FAILED
-        self.record.entries.append(
-            Entry(name, status, self._plain(expected), self._plain(actual), node, self._part, because, code_map)
-        )
+        ok = fact if fact is True or fact is False else holds(fact)
+        if self._keep:
+            self._write(name, _PASSED if ok else _FAILED, expected, actual, at, because, code_map)
         if not ok:
             raise PartFailed if self._part else Failed
 
     def eq(self, name: str, actual: Any, expected: Any, *, at: Node | None = None, because: str | None = None) -> None:
         """State that `actual` equals `expected` (of symbolic sizes: is known to)."""
-        self.that(name, same(actual, expected), at=at, expected=expected, actual=actual, because=because)
+        plainly = type(actual) is type(expected) and type(actual) in _PLAIN_TYPES
+        fact = actual == expected if plainly else same(actual, expected)
+        self.that(name, fact, at=at, expected=expected, actual=actual, because=because)
 
     def one_of(
         self, name: str, actual: Any, choices: Iterable[Any], *, at: Node | None = None, because: str | None = None
     ) -> None:
         """State that `actual` is one of `choices`."""
         choices = tuple(choices)
-        self.that(name, any(same(actual, c) for c in choices), at=at, expected=choices, actual=actual, because=because)
+        fact = (type(actual) in _PLAIN_TYPES and actual in choices) or any(same(actual, c) for c in choices)
+        self.that(name, fact, at=at, expected=choices, actual=actual, because=because)
 
     def at_most(
         self, name: str, actual: Any, limit: Any, *, at: Node | None = None, because: str | None = None
@@ -235,11 +246,11 @@ class Check:
         """
         if len(node.users) == 1:
             (user,) = node.users
-            self.that(name, True, at=user, expected="1 user", actual=f"1 user ({self._around.id_of(user)})")
+            self.that(name, True, at=user, expected="1 user", actual=f"1 user ({self._id_of(user)})")
             return user
         users = sorted(node.users)  # in the order of the graph: the order of `users` tells who was edited last
         others = [u for u in users if u is not (users[0] if wanted is None else wanted)] or users or [node]
-        actual = f"{len(users)} users ({', '.join(self._around.id_of(u) for u in users)})" if users else "no user"
+        actual = f"{len(users)} users ({', '.join(map(self._id_of, users))})" if users else "no user"
         if self._part is None:
             self.touch(node)  # the near miss shows what is shared, and a what-if can give the other readers a copy
         self.fail(name, at=others[0], expected="1 user", actual=actual)
@@ -263,8 +274,9 @@ class Check:
         try:
             found = find(*args)
             if found is not None:
-                for node in found.nodes:
-                    self.not_skipped(node)
+                if self._around.skips:
+                    for node in found.nodes:
+                        self.not_skipped(node)
                 self.touch(*found.nodes)
             return found
         except PartFailed:
@@ -284,12 +296,9 @@ class Check:
         if holds(fact) or not self.parts_failed:
             self.that(name, fact, at=at, expected=expected, actual=actual)
             return
-        cause = next(e for e in self.record.entries if e.status is Status.FAILED)
-        node = None if at is None else self._around.id_of(at)
-        because = f"Follows from {cause.name}."
-        self.record.entries.append(
-            Entry(name, Status.FOLLOWS, self._plain(expected), self._plain(actual), node, self._part, because)
-        )
+        if self._keep:
+            cause = next(e for e in self.record.entries if e.status is Status.FAILED)
+            self._write(name, Status.FOLLOWS, expected, actual, at, f"Follows from {cause.name}.")
         raise Failed
 
     def not_skipped(self, node: Node) -> None:
@@ -300,7 +309,8 @@ class Check:
 
     def touch(self, *nodes: Node) -> None:
         """Note nodes as matched so far: a near miss shows them."""
-        self.record.touched.extend(self._around.id_of(n) for n in nodes)
+        if self._keep:
+            self.record.touched += map(self._id_of, nodes)
 
     # ------------------------------------------------------------------ asking, without stating anything
     def is_constant(self, node: Any) -> bool:
@@ -319,11 +329,26 @@ class Check:
         """What the pattern's `anchors_in` has noted about an anchor, None for nothing."""
         return self._around.noted_of(node)
 
+    def _write(
+        self,
+        name: str,
+        status: Status,
+        expected: Any,
+        actual: Any,
+        at: Node | None,
+        because: str | None,
+        code_map: CodeMap | None = None,
+    ) -> None:
+        expected = expected if type(expected) in _PLAIN_TYPES else self._plain(expected)
+        actual = actual if type(actual) in _PLAIN_TYPES else self._plain(actual)
+        node = None if at is None else self._id_of(at)
+        self.record.entries.append(_entry(Entry, (name, status, expected, actual, node, self._part, because, code_map)))
+
     def _plain(self, value: Any) -> Any:
-        if type(value) in _PLAIN_TYPES:
-            return value
         if isinstance(value, Node):
-            return self._around.id_of(value)
+            return self._id_of(value)
         if isinstance(value, (list, tuple)):
+            if _PLAIN_TYPES.issuperset(map(type, value)):
+                return tuple(value)
             return tuple([v if type(v) in _PLAIN_TYPES else self._plain(v) for v in value])
         return value

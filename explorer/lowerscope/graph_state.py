@@ -49,13 +49,14 @@ class GraphState:
         self.step = 0
         self.new_constants: dict[str, NewConstant] = {}
         self.profile: Mapping[str, Any] = {}
-        self.skipped: Callable[[str, Node], str | None] = lambda id, node: None
+        self.skipped: Callable[[str, Node], str | None] | None = None  #: None: nothing is
         self.skipped_matches: frozenset[tuple[str, ...]] = frozenset()  #: of the stage at work, by their original nodes
         self.noted: dict[str, Any] = {}  #: what a pattern's `anchors_in` found out for its matches, by anchor id
         self.made_by: dict[int, Pattern] = {}  #: step -> the pattern that it is of
         self.memo: dict[Any, Any] = {}
         self._prefix: dict[Graph, str] = {}
         self._operands: dict[str, Node] = {}  # sub-graph placeholder id -> the node outside that it stands for
+        self._mutating: list[str] = []  # ids whose ops write in place, or once did
         self._inner_constants: dict[tuple[str, str], str] = {}  # (sub-graph, new constant) -> its placeholder there
         self._journal: list[tuple[Any, ...]] = []
         self._marks: dict[int, int] = {0: 0}  # step -> length of the journal just after it
@@ -98,13 +99,23 @@ class GraphState:
         """The node's id: its name, after the path of the sub-graph it lives in."""
         return self._prefix[node.graph] + node.name
 
+    @property
+    def skips(self) -> bool:
+        """Whether any node may be skipped at all."""
+        return self.skipped is not None
+
     def is_skipped(self, node: Node) -> bool:
         """Whether the recipe tells to leave the node alone."""
-        return self.skipped(self.id_of(node), node) is not None
+        return self.skipped is not None and self.skipped(self.id_of(node), node) is not None
 
     def skipped_by(self, node: Node) -> str:
         """What on the skip list covers the node."""
-        return self.skipped(self.id_of(node), node) or ""
+        return (self.skipped and self.skipped(self.id_of(node), node)) or ""
+
+    def mutating(self) -> list[Node]:
+        """The nodes whose ops write in place."""
+        nodes = (self.nodes.get(id) for id in self._mutating)
+        return [n for n in nodes if n is not None and _mutates(n)]
 
     def is_constant(self, node: Node) -> bool:
         """Whether the node is a parameter, buffer or lifted constant that nothing writes to."""
@@ -133,7 +144,9 @@ class GraphState:
 
     def origins(self, ids: Iterable[str]) -> tuple[str, ...]:
         """The ids of the original nodes that nodes come from, sorted: by these a match is known."""
-        ledger = self.ledger
+        ledger, ids = self.ledger, tuple(ids)
+        if ledger.parents.keys().isdisjoint(ids):
+            return tuple(sorted(set(ids)))
         return tuple(sorted({o for id in ids for o in (ledger.origin(id) if id in ledger.parents else (id,))}))
 
     def _constant_name(self, node: Node) -> str | None:
@@ -275,6 +288,8 @@ class GraphState:
 
     def _write(self, node: Node, born: int) -> None:
         id = self.id_of(node)
+        if _mutates(node):
+            self._mutating.append(id)
         self.ledger.records[id] = NodeRecord(
             id=id,
             op=node.op,
@@ -305,6 +320,11 @@ class GraphState:
     def _set_kin(self, relation: dict[str, tuple[str, ...]], id: str, value: tuple[str, ...]) -> None:
         self._journal.append(("kin", relation, id, relation.get(id)))
         relation[id] = value
+
+
+def _mutates(node: Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and bool(schema.is_mutable)
 
 
 def _create(graph: Graph, op: str, target: Any, args: Any, kwargs: Any, name: str) -> Node:

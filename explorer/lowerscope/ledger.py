@@ -136,6 +136,9 @@ class Ledger:
 
     def origin(self, id: str) -> tuple[str, ...]:
         """The original nodes that `id` comes from (itself, when it is one)."""
+        parents = self.parents.get(id, ())
+        if not parents or (len(parents) == 1 and parents[0] not in self.parents):
+            return parents or (id,)
         return _closure(id, self.parents)
 
     def became(self, id: str) -> tuple[str, ...]:

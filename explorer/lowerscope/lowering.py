@@ -236,7 +236,7 @@ class Lowerer:
             place = names.index(pattern)
             self.editor.undo_to(self._stages[place].result.entry)
             del self._stages[place:]
-            self.editor.skipped = lambda id, node: None
+            self.editor.skipped = None
             return self.editor
 
     def _collect(self) -> tuple[dict[tuple[str, str], Verdict], list[Step]]:
@@ -354,11 +354,11 @@ def check_recipe(recipe: Recipe, names: Sequence[str]) -> None:
             raise RecipeError(f"'{name}' cannot be enabled for {target.name}: {target.refused[name]}")
 
 
-def _skipper(editor: Editor, skips: Sequence[Skip]) -> Callable[[str, Node], str | None]:
-    """What on the skip list covers a node, if anything. What a node came from counts: a decomposed op stays skipped."""
+def _skipper(editor: Editor, skips: Sequence[Skip]) -> Callable[[str, Node], str | None] | None:
+    """What on the skip list covers a node, if anything; None when no node is skipped. What a node came from counts: a decomposed op stays skipped."""
     plain = [s for s in skips if not s.whole_pattern and s.match is None]
     if not plain:
-        return lambda id, node: None
+        return None
     ledger, known = editor.ledger, {}
 
     def covering(id: str, node: Node) -> str | None:

@@ -27,7 +27,7 @@ class Kind(StrEnum):
     LOWERING = "lowering"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Part:
     """An optional part that a match has taken in: its nodes, and what the rewrite needs to know of it."""
 
@@ -38,7 +38,7 @@ class Part:
         return self.data[key]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Match:
     """What a pattern would take.
 

@@ -62,7 +62,7 @@ class Stage:
         self._later = _by_op(later)
         self._pending: set[str] = set()  # anchors whose turn is still to come
         self._rivals: dict[str, tuple[_Found, tuple[str, str]]] = {}  # what they would have matched, and who took it
-        self._mutating = [n for g in editor.graphs.values() for n in g.nodes if _mutates(n)]
+        self._mutating = editor.mutating()
 
     def run(self, polled: Callable[[], None] = lambda: None) -> StageResult:
         """Match and apply at one anchor after the other, in the order of the graph. `polled` is called now and then; whatever it raises ends the stage."""
@@ -85,12 +85,14 @@ class Stage:
         try:
             if pattern.yours:
                 pattern.is_anchor(anchor)  # what it raised when anchors were listed is told here
-            check.not_skipped(anchor)
+            if self.editor.skips:
+                check.not_skipped(anchor)
             check.touch(anchor)
             match = pattern.match(anchor, check)
             if match is not None:
-                for node in match.nodes:
-                    check.not_skipped(node)
+                if self.editor.skips:
+                    for node in match.nodes:
+                        check.not_skipped(node)
                 self._engine_conditions(match, check)
             return _Found(match, check.record)
         except (Failed, PartFailed):
@@ -100,13 +102,13 @@ class Stage:
 
     def _engine_conditions(self, match: Match, check: Check) -> None:
         graph = match.anchor.graph
-        stranger = next((n for n in match.nodes if n.graph is not graph), None)
-        if stranger is not None:
-            check.fail("one_graph", at=stranger, expected=match.anchor, actual=stranger)
-        taken = set(match.nodes)
-        leaving = [n for n in match.nodes if n is not match.output and any(u not in taken for u in n.users)]
+        for node in match.nodes:
+            if node.graph is not graph:
+                check.fail("one_graph", at=node, expected=match.anchor, actual=node)
+        taken, output = set(match.nodes), match.output
+        leaving = [n for n in match.nodes if n is not output and not taken.issuperset(n.users)]
         if leaving:
-            back = _path_back(leaving, taken, match.output)
+            back = _path_back(leaving, taken, output)
             if back is not None:
                 check.fail("no_cycle", at=back, expected="no way back into the match", actual=back)
         if self._mutating and len(match.nodes) > 1:
@@ -234,7 +236,8 @@ class Stage:
         by: tuple[str, str] | None = None,
         origins: tuple[str, ...] | None = None,
     ) -> Verdict:
-        nodes = tuple(dict.fromkeys(found.record.touched))
+        touched = found.record.touched
+        nodes = (touched[0],) if len(touched) == 1 else tuple(dict.fromkeys(touched))
         return Verdict(
             pattern.name, anchor, outcome, reason, found.record, nodes,
             self._origins(nodes) if origins is None else origins, self.result.entry[1], pattern, step, by,
@@ -298,11 +301,6 @@ def _by_op(patterns: Sequence[Pattern]) -> Mapping[Any, list[Pattern]]:
         for op in () if p.anchors is ANY else p.anchors:
             table.setdefault(op, []).append(p)
     return table
-
-
-def _mutates(node: Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and bool(schema.is_mutable)
 
 
 def _path_back(leaving: Sequence[Node], taken: set[Node], output: Node) -> Node | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from lowerscope.check import Record, Status
 from lowerscope.pattern import Pattern
@@ -24,8 +25,7 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What became of `pattern` at `anchor`, on the graph as it was after step `met_at`.
 
     nodes: of a match the nodes it takes, of a miss those it had accepted so far (ids). origins: the original nodes those
@@ -42,7 +42,7 @@ class Verdict:
     nodes: tuple[str, ...]
     origins: tuple[str, ...]
     met_at: int
-    rule: Pattern = field(compare=False, repr=False)
+    rule: Pattern
     step: int | None = None
     by: tuple[str, str] | None = None
 

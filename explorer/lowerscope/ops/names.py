@@ -85,6 +85,20 @@ def display_name(target: Callable[..., Any] | str) -> str:
     and overload, the overload left out where it is "default" (``"aten.convolution"``, ``"aten.add.Tensor"``). A Python
     function has its own name; a string which is no operator's (a placeholder's, an output's) is returned as it is.
     """
+    known = _shown.get(id(target))
+    if known is not None and known[0] is target:
+        return known[1]
+    name = _display_name(target)
+    if isinstance(target, torch._ops.OpOverload):
+        _shown[id(target)] = (target, name)
+    return name
+
+
+#: By an operator's address, as it is hashed in Python. An operator of ours is in the table of names before torch has it.
+_shown: dict[int, tuple[torch._ops.OpOverload, str]] = {}
+
+
+def _display_name(target: Callable[..., Any] | str) -> str:
     parts = _parts(target)
     if parts is None:
         return target if isinstance(target, str) else getattr(target, "__name__", None) or str(target)
