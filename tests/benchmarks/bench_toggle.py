@@ -1,9 +1,13 @@
-"""One toggle (verdicts, counts, scene; layout apart) against deepcopy + replace_pattern + recompile."""
+"""One toggle (verdicts, counts, the scene as it is sent; layout apart) against deepcopy + replace_pattern + recompile.
+
+A recipe that was shown lately is known; the first toggle of a pattern runs its stage and those behind it.
+"""
 
 from __future__ import annotations
 
 import copy
 import time
+from collections.abc import Callable
 from itertools import cycle
 from typing import Any
 
@@ -67,34 +71,51 @@ def main() -> None:
     peer_program = core.exported_program
     print(f"{len(core.graph.nodes)} nodes in core ATen")
 
-    def toggle() -> None:
-        lowering = lowerer.lower(next(recipes))
+    def show(recipe: Recipe) -> None:
+        lowering = lowerer.lower(recipe)
         count_alive(lowering.ledger)
-        maker.scene(lowering)
+        maker.scene(lowering).message()
 
-    def verdicts() -> None:
-        lowerer.lower(next(recipes))
+    def from_default() -> None:
+        """The graph as the defaults leave it, and no other recipe known."""
+        lowerer.forget()
+        lowerer.lower(Recipe(TARGET))
 
-    ours = "toggle: verdicts, counts and scene"
-    lowerer.lower(next(recipes)), lowerer.lower(next(recipes))  # the stages before the toggled one are there
-    before = layouts.seconds
+    known = "toggle: a recipe shown lately"
+    names = [p.name for p in pipeline(TARGET) if p.name != "core_aten"]
+    first = {
+        f"first toggle of {name} ({where})": Recipe(TARGET).disable(name)
+        for where, name in (("first pattern", names[0]), ("most matches", TOGGLED), ("last pattern", names[-1]))
+    }
+    show(next(recipes)), show(next(recipes))
+    laid: dict[str, float] = {}
+
+    def timed(name: str, run: Callable[[], None]) -> Callable[[], None]:
+        def timing() -> None:
+            before = layouts.seconds
+            run()
+            laid[name] = layouts.seconds - before
+
+        return timing
+
+    def known_again() -> None:
+        """Both recipes known, as after a first toggle and its undo."""
+        from_default()
+        for _ in range(2):
+            show(next(recipes))
+
+    ours = {known: timed(known, lambda: show(next(recipes)))}
+    ours |= {name: timed(name, lambda recipe=recipe: show(recipe)) for name, recipe in first.items()}
+    peer = "deepcopy + replace_pattern + recompile"
     times = interleaved(
-        {
-            ours: toggle,
-            "toggle: verdicts alone": verdicts,
-            "deepcopy + replace_pattern + recompile": lambda: replaced_by_fx(peer_program),
-        },
+        {**ours, peer: lambda: replaced_by_fx(peer_program)},
         given.rounds,
+        {known: known_again, **dict.fromkeys(first, from_default)},
     )
-    apart = (layouts.seconds - before) / (given.rounds + 1)
-    times[ours].wall = [t - apart for t in times[ours].wall]
-    times[ours].cpu = [t - apart for t in times[ours].cpu]
-    table(
-        f"one toggle (layout, apart: {apart * 1e3:.1f} ms)",
-        times,
-        ours,
-        {"deepcopy + replace_pattern + recompile": ">= 10x"},
-    )
+    for name in ours:
+        times[name].wall = [t - laid[name] for t in times[name].wall]
+        times[name].cpu = [t - laid[name] for t in times[name].cpu]
+        table(f"layout apart: {laid[name] * 1e3:.1f} ms", {n: times[n] for n in (name, peer)}, name, {peer: ">= 10x"})
 
 
 if __name__ == "__main__":

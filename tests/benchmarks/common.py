@@ -80,11 +80,20 @@ class Times:
         return statistics.median(self.wall), statistics.median(self.cpu)
 
 
-def interleaved(contestants: Mapping[str, Callable[[], Any]], rounds: int) -> dict[str, Times]:
-    """Run the contestants in turn, so that a busy moment of the machine falls on all of them. The first round is not counted."""
+def interleaved(
+    contestants: Mapping[str, Callable[[], Any]],
+    rounds: int,
+    prepare: Mapping[str, Callable[[], Any]] | None = None,
+) -> dict[str, Times]:
+    """Run the contestants in turn, so that a busy moment of the machine falls on all of them. The first round is not counted.
+
+    prepare: what is done before a contestant's run, and not timed.
+    """
     found = {name: Times() for name in contestants}
     for round in range(rounds + 1):
         for name, run in contestants.items():
+            if prepare and name in prepare:
+                prepare[name]()
             gc.collect()
             wall, cpu = time.perf_counter(), time.process_time()
             run()
