@@ -19,6 +19,8 @@ from lowerscope.recipe import Recipe, Skip
 from lowerscope.session import Session
 from lowerscope.target import TARGETS
 
+_MISSES = 10  # of which a report tells
+
 _EXIT = """exit codes:
   0  done
   1  could not be done; one sentence on standard error says why, and the way out
@@ -63,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON object: program, target, recipe, patterns, operators, parity",
+        help="print one JSON object: program, target, recipe, patterns, near_misses, operators, parity",
     )
 
     why = _command(
@@ -117,6 +119,7 @@ def _report(arguments: argparse.Namespace) -> int:
     recipe = Recipe(arguments.target).disable(*arguments.disable)
     recipe = recipe.skip(*(Skip(pattern=name) for name in arguments.skip_pattern))
     session = Session(arguments.model, arguments.target, recipe=recipe)
+    misses: Any = session.near_misses()[["pattern", "anchor", "passed", "of", "reason"]]
     patterns, counts, parity = session.patterns(), session.op_counts(), session.parity()
     broken = bool(parity["verdict"].isin(["different", "incomparable"]).any())
     if arguments.json:
@@ -127,6 +130,7 @@ def _report(arguments: argparse.Namespace) -> int:
                     "target": session.target,
                     "recipe": session.recipe.as_dict(),
                     "patterns": patterns.to_dict(orient="index"),
+                    "near_misses": misses.to_dict(orient="records"),
                     "operators": counts.to_dict(orient="index"),
                     "parity": parity.reset_index().astype(str).to_dict(orient="records"),
                 },
@@ -137,6 +141,10 @@ def _report(arguments: argparse.Namespace) -> int:
     else:
         print(f"{session.program.name} for {session.target}\n")
         print(patterns.drop(columns=["kind"]).to_string(), "\n")
+        if len(misses):
+            print("near misses, the nearest first; lowerscope why MODEL PATTERN ANCHOR explains one")
+            print(misses.head(_MISSES).to_string(index=False))
+            print(f"... and {len(misses) - _MISSES} more: --json has them all\n" if len(misses) > _MISSES else "")
         print(counts.to_string(), "\n")
         print(parity[["verdict", "max_abs", "sqnr_db"]].to_string())
     return 3 if broken else 0

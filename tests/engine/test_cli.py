@@ -60,7 +60,7 @@ def test_report_as_json_says_what_the_session_says(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     assert cli.main(["report", MODEL, "--json", "--disable", "conv2d_with_epilogue"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert set(said) == {"program", "target", "recipe", "patterns", "operators", "parity"}
+    assert set(said) == {"program", "target", "recipe", "patterns", "near_misses", "operators", "parity"}
     session = Session(MODEL)
     session.disable("conv2d_with_epilogue")
     assert said["recipe"] == session.recipe.as_dict()
@@ -176,3 +176,13 @@ def test_a_reader_that_has_seen_enough_is_no_error(folder):
     assert run.returncode == 0
     assert run.stdout.startswith("model for vulkan")
     assert not run.stderr
+
+
+def test_a_report_names_the_near_misses_that_why_explains(capsys):
+    model = str(Path(__file__).parents[2] / "sample_models" / "dsr.pt2")
+    assert cli.main(["report", model, "--json"]) == 0
+    (miss,) = json.loads(capsys.readouterr().out)["near_misses"]
+    assert cli.main(["report", model]) == 0
+    assert miss["reason"] in capsys.readouterr().out
+    assert cli.main(["why", model, miss["pattern"], miss["anchor"]]) == 0
+    assert "does not match" in capsys.readouterr().out

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -243,13 +245,13 @@ def test_a_shared_node_of_ones_own_pattern_is_shown_and_may_be_copied(own):
         conditions = (Condition("product", "it multiplies a product"), Condition("one_user", "nothing else reads it"))
         nothing_to_fuse = ("product",)
 
-        def match(self, anchor, check):
+        def match(self, anchor: Any, check: Any):
             inner = anchor.args[0]
             check.eq("product", inner.target, aten.mul.Tensor, at=inner)
             check.one_user("one_user", inner, wanted=anchor)
             return Match(anchor, (inner, anchor), anchor)
 
-        def rewrite(self, match, edit):
+        def rewrite(self, match: Any, edit: Any):
             inner, outer = match.nodes
             return edit.call(outer.target, inner.args[0], inner.args[1] * outer.args[1])
 
@@ -258,7 +260,7 @@ def test_a_shared_node_of_ones_own_pattern_is_shown_and_may_be_copied(own):
         return y * 3.0 + y
 
     found = session(twice_read, torch.randn(2, 3))
-    (miss,) = found.near_misses("own_scales").itertuples()
+    miss = found.near_misses("own_scales").iloc[0]
     assert (miss.failed, miss.fault) == ("one_user", "add")
     assert "mul" in miss.nodes
     same = {s.says: s.same for s in found.what_if("own_scales", miss.anchor)}
