@@ -3,6 +3,9 @@
 Kernels such as convolutions want NHWC, operators such as reshapes read their input in NCHW order, and elementwise ones
 follow their operands. One walk in the order of the graph decides; a value is transposed once at most, however many read
 it, and one that is back in NCHW for one reader is read in NHWC by the others, so that no two transposes cancel.
+
+Kernels are 2-D: a 1-D convolution runs as a 2-D one of height 1. What stands around it, which puts that axis in and takes
+it away again, reads NCHW, so that each costs a transpose before and one behind.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ FOLLOW = frozenset(
         *own(xnnpack.add_scalar_with_range, xnnpack.sub_scalar_with_range, xnnpack.mul_scalar_with_range),
     }
 )  # fmt: skip
+_CONVOLUTIONS = frozenset({*ops("convolution"), *own(xnnpack.conv_with_range)})
 _TRANSPOSES = frozenset(own(xnnpack.to_nhwc, xnnpack.to_nchw))
 _DEQUANTIZE = "quantized_decomposed::dequantize_per_tensor"
 _TWO_OPERANDS = frozenset(
@@ -91,20 +95,21 @@ class Plan(Generic[N]):
     """Where a graph is in NHWC.
 
     nhwc: the nodes whose value is. to_nhwc, to_nchw: a value to transpose -> the readers that take it transposed.
-    reshaped: a reader -> operands of lower rank that follow it, with ones put before. dragged: a node that stays in NCHW
+    one_dimensional: convolutions that the backend runs as 2-D ones. reshaped: a reader -> operands of lower rank that follow it, with ones put before. dragged: a node that stays in NCHW
     though an operand is in NHWC -> the operand that drags it back, and why.
     """
 
     nhwc: set[N] = field(default_factory=set)
     to_nhwc: dict[N, list[N]] = field(default_factory=dict)
     to_nchw: dict[N, list[N]] = field(default_factory=dict)
+    one_dimensional: set[N] = field(default_factory=set)
     reshaped: dict[N, list[N]] = field(default_factory=dict)
     dragged: dict[N, tuple[N, str]] = field(default_factory=dict)
 
     @property
     def transposes(self) -> int:
-        """How many transposes it takes: one for each value and direction."""
-        return len(self.to_nhwc) + len(self.to_nchw)
+        """How many transposes it takes: one for each value and direction, two for each 1-D convolution."""
+        return len(self.to_nhwc) + len(self.to_nchw) + 2 * len(self.one_dimensional)
 
 
 def is_transpose(op: str) -> bool:
@@ -112,18 +117,27 @@ def is_transpose(op: str) -> bool:
     return op in _TRANSPOSES
 
 
-def plan(order: Iterable[N], inside: Iterable[N], graph: Values[N], *, as_in_1_5_1: bool = False) -> Plan[N]:
+def plan(
+    order: Iterable[N],
+    inside: Iterable[N],
+    graph: Values[N],
+    *,
+    as_in_1_5_1: bool = False,
+    constants_are_inputs: bool = False,
+) -> Plan[N]:
     """Decide the layouts of the nodes `inside`, of all in topological `order`; a border is crossed in NCHW.
 
     `as_in_1_5_1`: by the rules of ExecuTorch 1.5.1, in which a number or an operand of lower rank drags its whole
-    operator back to NCHW.
+    operator back to NCHW. `constants_are_inputs`: a constant that an elementwise operator reads is an input of the
+    delegate, as in XNNPACK's of 1.5.1, and transposed at every run; else it is packed ahead of time.
     """
-    return _Walk(graph, set(inside), as_in_1_5_1).run(order)
+    return _Walk(graph, set(inside), as_in_1_5_1, constants_are_inputs).run(order)
 
 
 class _Walk(Generic[N]):
-    def __init__(self, graph: Values[N], inside: set[N], as_in_1_5_1: bool) -> None:
+    def __init__(self, graph: Values[N], inside: set[N], as_in_1_5_1: bool, constants_are_inputs: bool) -> None:
         self.graph, self.inside, self.naive = graph, inside, as_in_1_5_1
+        self.packed = not constants_are_inputs
         self.plan: Plan[N] = Plan()
 
     def run(self, order: Iterable[N]) -> Plan[N]:
@@ -150,6 +164,8 @@ class _Walk(Generic[N]):
                 self.plan.nhwc.add(node)
             else:
                 self._need_nchw(reads, node)
+                if op in _CONVOLUTIONS and rank_of(self.graph.value(node)) == 3:
+                    self.plan.one_dimensional.add(node)
         elif self._follows(op):
             self._follow(node, reads)
         else:
@@ -175,7 +191,7 @@ class _Walk(Generic[N]):
             rank = rank_of(self.graph.value(operand))
             if is_single(self.graph.value(operand)) and not self.naive:
                 continue
-            if self.graph.is_constant(operand):  # packed ahead of time, in whichever layout it is read
+            if self.packed and self.graph.is_constant(operand):  # packed ahead of time, in whichever layout it is read
                 if rank < 4:
                     self.plan.reshaped.setdefault(node, []).append(operand)
             elif rank == 4:

@@ -193,7 +193,13 @@ def _region(lowering: Lowering, graph: RecordGraph, nodes: list[str], layout_on:
     transposes = 0
     if lowering.target.nhwc:
         readers = dict.fromkeys(r for id in outputs for r in graph.readers_of(id) if r not in inside)
-        needed = plan([*read, *nodes, *readers], inside, graph, as_in_1_5_1=not layout_on)
+        needed = plan(
+            [*read, *nodes, *readers],
+            inside,
+            graph,
+            as_in_1_5_1=not layout_on,
+            constants_are_inputs=not layout_on and lowering.recipe.target == "xnnpack",
+        )
         transposes = needed.transposes + sum(is_transpose(op_of(graph.records[id].target)) for id in nodes)
     return Region(tuple(nodes), operators, inputs, outputs, transposes)
 

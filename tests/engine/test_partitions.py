@@ -321,6 +321,8 @@ def test_codec_is_cut_by_its_elu():
     lowering = lower(capture(*codec.build()), "xnnpack")
     summary = summary_of(lowering)
     assert (summary["before"], summary["after"]) == (11, 11)
+    # two for each 1-D convolution, of which one becomes a multiply
+    assert (summary["transposes_before"], summary["transposes_after"]) == (24, 22)
     assert set(parts(lowering).outside.values()) == {"XNNPACK has no operator for aten.elu"}
 
 

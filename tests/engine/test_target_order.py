@@ -21,6 +21,7 @@ ORDER = {
     ),
     "qnn": "core_aten fold_constants fold_batch_norm conv1d_as_conv2d channels_last",
     "ort-webgpu": "core_aten fold_constants fold_batch_norm im2col_conv_activation",
+    "ethos-u": "core_aten fold_constants fold_batch_norm lower_to_tosa fold_dyt_alpha fold_dyt_affine",
 }
 
 

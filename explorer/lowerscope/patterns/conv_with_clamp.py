@@ -11,6 +11,7 @@ from lowerscope.editor import Editor
 from lowerscope.ops import display_name, vulkan
 from lowerscope.pattern import Kind, Match, Part, Pattern, pattern
 from lowerscope.patterns._activations import CLAMPING, Bounds
+from lowerscope.patterns._weights import PACKED, computed
 from lowerscope.quantized import is_dequantize
 
 aten = torch.ops.aten
@@ -40,6 +41,7 @@ class ConvWithClamp(Pattern):
         ),
         Condition("clamp_follows", "a relu, hardtanh or clamp follows"),
         Condition("one_user", "the activation is the only user of what it is applied to"),
+        Condition("constant_weights", "its weight and bias are constants, which can be prepacked"),
         Condition("bounds_literal", "its bounds are numbers, not computed in the graph"),
         Condition("floating_weight", "the weight is a floating one, not dequantized in the graph"),
     )
@@ -62,9 +64,14 @@ class ConvWithClamp(Pattern):
         )
         assert found is not None
         check.one_user("one_user", before, wanted=found)
+        varying = computed(check, spec.weight, spec.bias)
+        check.that(
+            "constant_weights", varying is None, at=varying or anchor, expected="constants", actual=varying or "constants",
+            because=PACKED,
+        )  # fmt: skip
         bounds = Bounds.of(found)
-        computed = next(bounds.computed(), None)
-        check.that("bounds_literal", computed is None, at=computed or found, expected="numbers", actual=computed)
+        worked_out = next(bounds.computed(), None)
+        check.that("bounds_literal", worked_out is None, at=worked_out or found, expected="numbers", actual=worked_out)
         dequantized = is_dequantize(spec.weight)
         check.that(
             "floating_weight", not dequantized, at=spec.weight, expected="a floating weight",

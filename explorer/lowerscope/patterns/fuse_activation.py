@@ -16,6 +16,7 @@ from lowerscope.editor import Editor
 from lowerscope.ops import display_name
 from lowerscope.pattern import Kind, Match, Part, Pattern, pattern
 from lowerscope.patterns._activations import CLAMPING, Bounds
+from lowerscope.patterns._weights import PACKED, computed
 from lowerscope.support.xnnpack import CONVOLUTION_DIMS
 
 _own = torch.ops.lowerscope_xnnpack
@@ -72,6 +73,7 @@ class FuseActivation(Pattern):
         Condition("one_user", "the activation is the only user of what it is applied to"),
         Either("sum", Condition("alpha_1", "alpha is 1, and so is beta: the backend's kernels scale no operand")),
         Condition("floating_point", "the result is floating-point"),
+        Condition("constant_weights", "weights and biases are constants, which can be packed"),
         Condition("bounds_literal", "its bounds are numbers, neither computed in the graph nor NaN"),
     )
     nothing_to_fuse = ("activation_follows",)
@@ -111,11 +113,16 @@ class FuseActivation(Pattern):
             "floating_point", dtype is not None and dtype.is_floating_point, at=anchor, expected="floating-point",
             actual=str(dtype),
         )  # fmt: skip
+        varying = computed(check, *_weights(anchor))
+        check.that(
+            "constant_weights", varying is None, at=varying or anchor, expected="constants", actual=varying or "constants",
+            because=PACKED,
+        )  # fmt: skip
         bounds = Bounds.of(found)
-        computed = next(bounds.computed(), None)
-        given = computed if computed is not None else (bounds.low, bounds.high)
-        literal = computed is None and not any(math.isnan(b) for b in (bounds.low, bounds.high))
-        check.that("bounds_literal", literal, at=computed or found, expected="numbers", actual=given)
+        worked_out = next(bounds.computed(), None)
+        given = worked_out if worked_out is not None else (bounds.low, bounds.high)
+        literal = worked_out is None and not any(math.isnan(b) for b in (bounds.low, bounds.high))
+        check.that("bounds_literal", literal, at=worked_out or found, expected="numbers", actual=given)
         nodes = (anchor, *(view.nodes if view else ()), found)
         return Match(anchor, nodes, found, {"view": view, "range": _composed(anchor, bounds.as_floats())})
 
@@ -174,6 +181,14 @@ def _spelled_out(anchor: Node, given: Sequence[Any]) -> list[Any]:
     spec = ConvSpec.of(anchor)
     lists = (list(spec.stride), list(spec.padding), list(spec.dilation), spec.transposed, list(spec.output_padding))
     return [spec.input, spec.weight, spec.bias, *lists, spec.groups]
+
+
+def _weights(anchor: Node) -> tuple[Any, ...]:
+    """The operands of an anchor that its kernel wants packed: none for arithmetic."""
+    given = arguments(anchor)
+    if anchor.target in _PRODUCTS:
+        return given["mat2"], given.get("bias", given.get("self") if "mat1" in given else None)
+    return given.get("weight"), given.get("bias")
 
 
 def _one_or_all(factors: Sequence[Any]) -> Any:

@@ -17,7 +17,7 @@ from lowerscope.partitions import partition_summary, partitions
 from lowerscope.program import capture
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.verdict import Outcome
-from sample_models import depthwise_net, migan, resnet50_like
+from sample_models import depthwise_net, dsr, migan, resnet50_like
 from tests.engine.patterns.condition_cases import case, lowered, program_of, run_case
 from tests.engine.patterns.vulkan_nets import assert_agrees, image, net, ops_of, verdict_of
 
@@ -265,6 +265,7 @@ def test_toggling_gives_the_same_again():
 # ---------------------------------------------------------------------- the stories
 STORIES = [
     ("xnnpack", migan, {"before": 7, "after": 1, "transposes_before": 58, "transposes_after": 2}),
+    ("xnnpack", dsr, {"before": 1, "after": 1, "transposes_before": 87, "transposes_after": 5}),
     ("qnn", migan, {"before": 1, "after": 1, "transposes_before": 52, "transposes_after": 2}),
     ("xnnpack", resnet50_like, {"before": 2, "after": 2, "transposes_before": 2, "transposes_after": 2}),
     ("xnnpack", depthwise_net, {"before": 13, "after": 13, "transposes_before": 26, "transposes_after": 26}),

@@ -57,6 +57,13 @@ CONDITION_CASES = [
     case("clamp_follows", passes=relu, fails=net(lambda y, s: y.sigmoid()), fault="sigmoid"),
     case("one_user", passes=relu, fails=net(lambda y, s: (y.relu(), y)), fault="output"),
     case(
+        "constant_weights",
+        passes=relu,
+        fails=net(lambda y, w, s: F.conv2d(y, w).relu(), torch.randn(4, 4, 1, 1)),
+        fault="others_0",
+        anchor="convolution_1",
+    ),
+    case(
         "bounds_literal",
         passes=relu,
         fails=net(lambda y, t, s: y.clamp(max=t.shape[0]), torch.ones(3), shapes=({}, ({0: Dim("t", min=2, max=9)},))),
