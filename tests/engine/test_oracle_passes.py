@@ -139,7 +139,8 @@ def differing(model: str, target: str, pattern: str, pass_name: str) -> dict[tup
     assert len(a) == FUSED[pass_name].get(model, 0)
     records = ours(model, target).ledger.records
     rows = [("1.5.1", *pair) for pair in a - b] + [("here", *pair) for pair in b - a]
-    return dict(Counter((who, *(display_name(records[id].target) for id in pair)) for who, *pair in rows))
+    op = lambda id: display_name(records[id].target)  # noqa: E731
+    return dict(Counter((who, op(source), op(activation)) for who, source, activation in rows))
 
 
 @pytest.mark.parametrize("model", SAMPLES)

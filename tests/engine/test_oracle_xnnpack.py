@@ -167,10 +167,13 @@ def test_qnn_transposes_the_codec_as_often_with_its_patterns_as_its_own_passes_d
     source = load(FOLDER / "codec.pt2")
     config = exir.EdgeCompileConfig(_check_ir_validity=False, preserve_ops=[torch.ops.aten.elu.default])
     edge = exir.to_edge(source.exported_program, compile_config=config).exported_program()
-    module = CanonicalizeConv(edge)(edge.graph_module).graph_module
+    canonical = CanonicalizeConv(edge)(edge.graph_module)
+    assert canonical is not None
+    module = canonical.graph_module
     assert not any("permute" in str(n.target) for n in module.graph.nodes)
-    module = LayoutTransform(edge, insert_permute=True)(module).graph_module
-    permutes = sum("permute" in str(n.target) for n in module.graph.nodes)
+    laid_out = LayoutTransform(edge, insert_permute=True)(module)
+    assert laid_out is not None
+    permutes = sum("permute" in str(n.target) for n in laid_out.graph_module.graph.nodes)
     assert permutes == 24
     assert partition_summary(lower(source, "qnn")) == {
         "before": 1,
