@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.widgets.lab import Lab, LabServer, launch_chromium
+from tests.widgets.widget import Widget
 
 SCREENSHOTS = Path(__file__).parent.parent / "build" / "screenshots"
 
@@ -37,4 +38,14 @@ def lab(lab_server: LabServer, browser: Browser, request: pytest.FixtureRequest)
     """A JupyterLab to open a notebook in. The page and its kernel end with the test."""
     lab = Lab(lab_server, browser, name=request.node.name, screenshots=SCREENSHOTS)
     yield lab
+    lab.close()
+
+
+@pytest.fixture(scope="module")
+def widget(lab_server: LabServer, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Widget]:
+    """One widget for all tests of a file; each leaves the recipe as it found it."""
+    lab = Lab(lab_server, browser, name=request.node.name, screenshots=SCREENSHOTS)
+    yield Widget(lab)
+    assert lab.page_errors == []
+    assert lab.foreign_requests == []
     lab.close()

@@ -1,0 +1,199 @@
+"""The graph's items one by one, by real clicks and keys: modules, views, minimap, tracing, stubs, names, detail."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.widgets.lab import at_rest
+from tests.widgets.widget import Widget
+
+pytestmark = pytest.mark.browser
+
+CONV = "conv2d_3"  # in body.1.0, one of eight
+
+
+@pytest.fixture(autouse=True)
+def at_the_start(widget: Widget) -> None:
+    """Before, two levels open, nothing selected, the whole graph in view."""
+    widget.root.evaluate(
+        """(root) => {
+          const { store } = root.lowerscope;
+          store.select([]); store.focusPattern(null); store.update({ traced: null, showConstants: false });
+          store.setView('before'); store.setStep(0);
+        }"""
+    )
+    widget.keys("Escape", "f")
+
+
+def open_modules(widget: Widget) -> list[str]:
+    return widget.scene(
+        "[...Array(scene.modules.length).keys()].filter((row) => scene.modules.open[row] && scene.moduleVisible(row))"
+        ".map((row) => scene.modules.path(row)).filter((path) => path !== '')"
+    )
+
+
+def test_modules_open_and_close_all_to_a_depth_and_one_with_all_inside(widget: Widget) -> None:
+    widget.menu(*widget.ground(), "Close all modules")
+    widget.until(lambda: open_modules(widget) == [])
+    widget.menu(*widget.ground(), "Open two levels")
+    widget.until(lambda: "body" in open_modules(widget))
+    assert not any(path.count(".") > 1 for path in open_modules(widget))
+    widget.keys("f")
+    at_rest(widget.root.locator('.ls-mirror [data-module-path="body"]').bounding_box, widget.page)
+    widget.menu(*widget.first_hit("module", path="body", header=True), "Open all inside")
+    widget.until(lambda: "body.3.1" in open_modules(widget))
+
+
+def test_the_minimap_moves_the_view_and_f_fits_the_graph_then_the_selection(widget: Widget) -> None:
+    widget.travel(CONV)
+    before = widget.place(CONV)
+    minimap = widget.root.locator(".ls-minimap").first.bounding_box()
+    assert minimap is not None
+    widget.page.mouse.click(minimap["x"] + minimap["width"] / 2, minimap["y"] + minimap["height"] - 8)
+    widget.until(lambda: widget.place(CONV) != before)
+
+    percent = widget.root.locator(".ls-zoomer button").nth(1)
+    widget.keys("f")
+    whole = int(at_rest(percent.inner_text, widget.page))
+    pane = widget.root.locator(".ls-pane").first.bounding_box()
+    module = widget.root.locator('.ls-mirror [data-module-path="body"]').bounding_box()
+    assert pane is not None
+    assert module is not None
+    assert pane["y"] <= module["y"] < module["y"] + module["height"] <= pane["y"] + pane["height"]
+    widget.keys("f")
+    assert int(at_rest(percent.inner_text, widget.page)) > whole * 1.5
+    x, y = widget.place(CONV)
+    assert abs(x - pane["x"] - pane["width"] / 2) < 60
+    assert abs(y - pane["y"] - pane["height"] / 2) < 60
+
+
+def test_the_level_of_detail_follows_the_zoom(widget: Widget) -> None:
+    zoomer = widget.root.locator(".ls-zoomer")
+    seen = set()
+    widget.keys("0")
+    for _ in range(14):
+        seen.add(at_rest(lambda: zoomer.get_attribute("data-detail"), widget.page))
+        widget.keys("-", "-")
+    assert len(seen) >= 3
+
+
+def test_the_shape_on_an_edge_shows_when_it_is_pointed_at(widget: Widget) -> None:
+    widget.travel(CONV)
+    widget.page.mouse.move(*widget.first_hit("edge"))
+    said = widget.tip()
+    assert "→" in said
+    assert re.search(r"f32\[1,\d,8,8\]", said)
+
+
+def test_inputs_and_outputs_are_traced_and_the_trace_ends(widget: Widget) -> None:
+    widget.travel(CONV)
+    traced = "(root) => [...root.lowerscope.state().traced ?? []]"
+    widget.menu(*widget.place(CONV), "Trace inputs")
+    widget.until(lambda: "conv2d" in widget.root.evaluate(traced))
+    assert "conv2d_8" not in widget.root.evaluate(traced)
+    plain = widget.picture()
+    widget.menu(*widget.place(CONV), "Trace outputs")
+    widget.until(lambda: "conv2d_8" in widget.root.evaluate(traced))
+    assert "conv2d" not in widget.root.evaluate(traced)
+    assert widget.picture() != plain
+    widget.menu(*widget.place(CONV), "Stop tracing")
+    widget.until(lambda: widget.state("traced") is None)
+
+
+def test_constants_are_hidden_until_asked_for(widget: Widget) -> None:
+    weights = widget.root.locator('.ls-mirror [data-node-id$="_weight"]')
+    assert weights.count() == 0
+    widget.menu(*widget.ground(), "Show constants")
+    widget.keys("f")
+    widget.until(lambda: weights.count() > 0)
+    widget.menu(*widget.ground(), "Hide constants")
+    widget.until(lambda: weights.count() == 0)
+
+
+def test_a_nodes_name_is_copied(widget: Widget) -> None:
+    widget.travel(CONV)
+    widget.menu(*widget.place(CONV), "Copy the name")
+    widget.until(lambda: widget.clipboard() == CONV)
+
+
+def test_a_long_edge_is_cut_to_stubs_that_jump_to_the_other_end(widget: Widget) -> None:
+    widget.root.evaluate("(root) => root.lowerscope.store.openDepth(9)")
+    widget.until(lambda: "body.3.1" in open_modules(widget))
+    widget.travel("conv2d")
+    x, y = widget.first_hit("stub")
+    widget.page.mouse.move(x, y)
+    assert "Goes on at" in widget.tip()
+    widget.page.mouse.click(x, y)
+    widget.until(lambda: widget.state("selected") == ["mul"])
+    assert widget.box("mul") is not None
+    widget.root.evaluate("(root) => root.lowerscope.store.openDepth(2)")
+    widget.until(lambda: "body.3.1" not in open_modules(widget))
+
+
+def test_what_did_not_change_does_not_move_between_the_views(widget: Widget) -> None:
+    widget.travel("sigmoid")
+    places = []
+    for view in ("before", "after", "diff"):
+        widget.view(view)
+        places.append(widget.place("sigmoid"))
+    assert all(abs(x - places[0][0]) < 1 and abs(y - places[0][1]) < 1 for x, y in places)
+
+
+def fused(widget: Widget) -> str:
+    """A node that a fusion made of several."""
+    found = widget.scene(
+        "[...Array(scene.nodes.length).keys()].filter((row) => scene.nodes.op(row).includes('with_epilogue')"
+        " && scene.nodeAlive(row, scene.lastStep)).map((row) => scene.nodes.id(row))"
+    )
+    assert found, "conv2d.with_epilogue is made"
+    return found[-1]
+
+
+def test_diff_marks_what_was_removed_added_and_left(widget: Widget) -> None:
+    widget.view("diff")
+    widget.travel(fused(widget))
+    label = widget.root.locator(f'.ls-mirror [data-node-id="{fused(widget)}"]').get_attribute("aria-label")
+    assert label is not None
+    assert "added" in label
+    marks = widget.root.locator(".ls-mirror [data-node-id]").evaluate_all(
+        "(items) => items.map((item) => /, (removed|added)/.exec(item.ariaLabel)?.[1] ?? 'left')"
+    )
+    assert {"added", "removed"} <= set(marks)
+
+
+def test_hovering_a_fused_node_says_which_nodes_it_came_from(widget: Widget) -> None:
+    widget.view("after")
+    node = fused(widget)
+    widget.travel(node)
+    calm = widget.picture(1)
+    widget.page.mouse.move(*widget.place(node))
+    said = widget.tip()
+    assert re.search(r"\d nodes became this: .*conv2d", said)
+    assert "made at step" in said
+    assert widget.picture(1) != calm
+
+
+def test_split_panes_share_the_selection_through_provenance_and_pan_together(widget: Widget) -> None:
+    widget.view("split")
+    panes = widget.root.locator(".ls-pane")
+    widget.until(lambda: panes.count() == 2)
+    widget.travel(CONV)
+    marked = widget.picture(1, pane=1)
+    widget.keys("Escape")
+    widget.until(lambda: widget.picture(1, pane=1) != marked)  # the fused node of the other pane was ringed
+    mirrors = widget.root.locator('.ls-mirror [data-module-path="body"]')
+    left, right = (panes.nth(i).bounding_box() for i in (0, 1))
+    assert left is not None
+    assert right is not None
+    x, y = left["x"] + 20, left["y"] + left["height"] - 40
+    widget.page.mouse.move(x, y)
+    widget.page.mouse.down()
+    widget.page.mouse.move(x + 40, y - 60, steps=4)
+    widget.page.mouse.up()
+    a, b = (at_rest(mirrors.nth(i).bounding_box, widget.page) for i in (0, 1))
+    assert a is not None
+    assert b is not None
+    assert abs((a["x"] - left["x"]) - (b["x"] - right["x"])) < 2
+    assert abs(a["y"] - b["y"]) < 2
