@@ -1,0 +1,95 @@
+"""Ten widgets in one notebook: idle they do nothing, and closed they are gone from the browser. An untrusted notebook."""
+
+from __future__ import annotations
+
+import nbformat
+import pytest
+from playwright.sync_api import Page
+
+from tests.widgets.lab import Lab, eventually
+from tests.widgets.test_graph import SHOW
+
+pytestmark = pytest.mark.browser
+
+TEN = """
+from IPython.display import display
+import lowerscope
+
+explorers = [Explorer(lowerscope.Session(explorer.session.program), panels=["graph", "patterns"]) for _ in range(9)]
+for one in explorers:
+    display(one)
+"""
+# Counts the frames that the widgets, whose module comes from a blob, ask for from here on.
+COUNT = """
+() => {
+  window.frames_asked = 0;
+  const ask = window.requestAnimationFrame.bind(window);
+  window.requestAnimationFrame = (work) => {
+    if (new Error().stack.includes('blob:')) window.frames_asked++;
+    return ask(work);
+  };
+}
+"""
+
+
+def canvases(page: Page) -> int:
+    """How many canvas elements live in the page's memory, attached or not, after its garbage is collected."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    prototype = session.send("Runtime.evaluate", {"expression": "HTMLCanvasElement.prototype"})["result"]["objectId"]
+    found = session.send("Runtime.queryObjects", {"prototypeObjectId": prototype})["objects"]["objectId"]
+    count = session.send(
+        "Runtime.callFunctionOn",
+        {"objectId": found, "functionDeclaration": "function () { return this.length; }", "returnByValue": True},
+    )
+    session.detach()
+    return int(count["result"]["value"])
+
+
+def test_ten_widgets_ask_for_no_frame_when_idle_and_closing_frees_them(lab: Lab) -> None:
+    close = "for one in [explorer, *explorers]:\n    one.close()"
+    page = lab.open_notebook([SHOW, TEN, close])
+    page.evaluate(COUNT)
+    none = canvases(page)
+    lab.run_cell(0)
+    lab.run_cell(1)
+    page.wait_for_function(
+        """document.querySelectorAll('.ls-root[data-ls-ready="true"]').length === 10""", timeout=60_000
+    )
+    page.wait_for_function(
+        "[...document.querySelectorAll('.ls-root')].every((root) => root.lowerscope.state().parity.state === 'fresh')",
+        timeout=60_000,
+    )
+    assert canvases(page) - none >= 10
+    page.wait_for_timeout(1500)  # what moved into place has come to rest
+    page.evaluate("() => { window.frames_asked = 0; }")
+    page.wait_for_timeout(1000)
+    assert page.evaluate("window.frames_asked") == 0
+    page.locator(".ls-root").first.evaluate("(root) => root.lowerscope.store.camera.zoomBy(1.5)")
+    assert eventually(lambda: page.evaluate("window.frames_asked") > 0, page), "frames are counted"
+
+    lab.run_cell(2)
+    page.wait_for_function("document.querySelectorAll('.ls-root').length === 0")
+    assert eventually(lambda: canvases(page) <= none, page), f"{canvases(page) - none} canvases are still held"
+    assert lab.page_errors == []
+
+
+def test_an_untrusted_notebook_shows_the_picture_and_tables(lab: Lab) -> None:
+    page = lab.open_notebook([SHOW])
+    lab.run_cell(0)
+    page.locator('.ls-root[data-ls-ready="true"]').wait_for(timeout=60_000)
+    page.evaluate("async () => { await window.jupyterapp.commands.execute('docmanager:save'); }")
+    path = next(lab.server.notebooks.glob("test_an_untrusted*.ipynb"))
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[0].source += "\n# from a stranger"  # so nobody has signed it
+    notebook.metadata.pop("widgets", None)
+    lab.server.end_kernels()
+    stranger = path.with_name("stranger.ipynb")
+    nbformat.write(notebook, stranger)
+    page = lab.open_notebook(stranger)
+    static = page.locator(".jp-OutputArea table").first
+    static.wait_for()
+    assert page.locator(".jp-OutputArea table").count() == 2
+    picture = page.locator('.jp-OutputArea img[alt^="the graph of"]')
+    assert picture.evaluate("(image) => image.complete && image.naturalWidth > 0")
+    assert page.locator(".ls-root").count() == 0
