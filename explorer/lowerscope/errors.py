@@ -11,6 +11,10 @@ _NAMES_SHOWN = 5
 class LowerscopeError(Exception):
     """Base of every error this package raises on purpose."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook's cell shows: the sentence, and no traceback through code that is not the reader's."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class LoadError(LowerscopeError):
     """A file that cannot be opened as an exported program."""

@@ -88,7 +88,7 @@ def test_pictures_tables_and_explanations_show_names_as_text(session: lowerscope
     assert not Tags(svg).tags & {"script", "img"}
     assert len(svg) < 1_000_000, "ten thousand characters are shortened"
     for frame in (session.patterns(), session.matches(), session.near_misses(), session.op_counts()):
-        assert not Tags(frame._repr_html_()).tags & {"script", "img"}
+        assert not Tags(str(frame._repr_html_())).tags & {"script", "img"}
     for node in list(session.lowering.ledger.records)[:20]:
         assert not Tags(session.why_not(node=node)._repr_html_()).tags & {"script", "img"}
 
@@ -171,3 +171,12 @@ def test_explore_says_what_is_wrong_with_its_arguments(shell: InteractiveShell, 
     shell.user_ns.update(mine=mixed(), number=3)
     with pytest.raises(UsageError, match=re.escape(said)):
         shell.run_line_magic("explore", line)
+
+
+def test_a_cell_shows_an_error_as_its_sentence_without_a_traceback(
+    shell: InteractiveShell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell.run_cell("import lowerscope; lowerscope.Session('<b>.pt2')")
+    said = capsys.readouterr()
+    assert "LoadError: there is no file '<b>.pt2'" in said.out + said.err
+    assert "Traceback" not in said.out + said.err
