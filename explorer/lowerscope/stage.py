@@ -183,7 +183,9 @@ class Stage:
             self._give(id, Outcome.DECLINED, found, reason=replacement.reason)
             return []
         editor.made_by[editor.step] = pattern
-        result = editor.id_of(replacement) if replacement is not None else (made[-1] if made else output)
+        # a rewrite that changed what the output reads, and made nothing in its place, leaves the value where it was
+        kept = replacement is None and (output in editor.nodes or not made)
+        result = output if kept else made[-1] if replacement is None else editor.id_of(replacement)
         self.result.steps.append(
             Step(editor.step, pattern.name, id, sentence, module, tuple(gone), tuple(made), output, result)
         )
