@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
 
+from lowerscope.errors import MeasureError
 from lowerscope.frame import Table
 from lowerscope.lowering import Lowerer, Lowering, lower
 from lowerscope.measure.blame import culprits
 from lowerscope.measure.by_step import lowering_errors
 from lowerscope.measure.cost import cost_table
 from lowerscope.measure.counts import count_ops, op_counts
+from lowerscope.measure.interpreter import Cancelled
 from lowerscope.measure.latency import LatencyReport, latency
 from lowerscope.measure.ledger_counts import count_alive
 from lowerscope.measure.parity import ParityReport, parity
@@ -80,7 +82,8 @@ class Measurements:
     ) -> pd.DataFrame:
         """The rewrites responsible for wrong numbers, found by lowering without them: step, pattern, anchor, sentence.
 
-        Empty when the numbers agree. tolerance: relative error that counts as agreeing; default by dtype.
+        Empty when the numbers agree. Where either of two would do, the one whose own error is larger is named.
+        tolerance: relative error that counts as agreeing; default by dtype.
         MeasureError: the numbers differ even without any rewrite.
         """
         lowering = self.lowering
@@ -96,7 +99,18 @@ class Measurements:
             )  # fmt: skip
             return report.verdict in _AGREES
 
-        found: list[Step] = [keys[key] for key in culprits(keys, agrees_without, cancelled=cancelled)]
+        def suspects() -> Iterator[Skip]:
+            try:
+                errors = lowering_errors(lowering, inputs, oracle=False, tolerance=tolerance, cancelled=cancelled)
+            except Cancelled:
+                raise
+            except MeasureError:  # the lowered program does not even run: any rewrite may be why
+                errors = []
+            number = {step.number: key for key, step in keys.items()}
+            yield from (number[e.step] for e in sorted(errors, key=lambda e: e.guilt, reverse=True) if e.step in number)
+            yield from keys
+
+        found: list[Step] = [keys[key] for key in culprits(suspects(), agrees_without, cancelled=cancelled)]
         rows = [(s.number, s.pattern, s.anchor, s.module, s.sentence) for s in found]
         return Table(rows, columns=pd.Index(["step", "pattern", "anchor", "module", "sentence"]))
 

@@ -24,7 +24,7 @@ def culprits(
     more never makes numbers worse. Of several such sets the one with the earliest candidates is found.
 
     Args:
-        candidates: the rewrites, the most suspicious first (`StepError.guilt`).
+        candidates: the rewrites, the most suspicious first (`StepError.guilt`); not looked at when the numbers agree.
         agrees_without: lowers without these rewrites, and whether its numbers agree; asked once for each set.
         cancelled: polled before each measurement. progress: called with the number of measurements so far.
 
@@ -32,7 +32,6 @@ def culprits(
         MeasureError: the numbers differ even without all of them, so that none is to blame.
         Cancelled: `cancelled` returned True.
     """
-    rewrites = list(dict.fromkeys(candidates))
     known: dict[frozenset[Key], bool] = {}
 
     def agrees(left_out: Sequence[Key]) -> bool:
@@ -59,6 +58,7 @@ def culprits(
 
     if agrees([]):
         return []
+    rewrites = list(dict.fromkeys(candidates))
     if not rewrites or not agrees(rewrites):
         raise MeasureError(
             f"the numbers differ even without all {len(rewrites)} rewrites: none of them is to blame, measure with a "
