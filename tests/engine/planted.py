@@ -124,7 +124,7 @@ def _slip(
     constant: Callable[[torch.Tensor], torch.Tensor] | None = None,
 ) -> None:  # fmt: skip
     """Let a pattern's rewrite call `of` with the arguments that `call` changes (it may return another op)."""
-    right = pattern.rewrite
+    right: Any = pattern.rewrite
     monkeypatch.setattr(
         pattern, "rewrite", lambda self, match, edit: right(self, match, Slipping(edit, of, call, constant))
     )

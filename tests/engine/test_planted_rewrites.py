@@ -37,8 +37,8 @@ def test_it_is_seen_and_named(planted: Plant):
 
     found = session.blame()
     assert list(found["pattern"]) == [planted.pattern]
-    assert found["module"][0].startswith(planted.module)
+    assert str(found["module"].iloc[0]).startswith(planted.module)
 
     guiltiest = session.parity_by_step().iloc[0]
     assert guiltiest["verdict"] == "different"
-    assert guiltiest["step"] == found["step"][0]
+    assert guiltiest["step"] == found["step"].iloc[0]
