@@ -65,7 +65,7 @@ def serialized_nodes(graph: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def imports_for(targets: Iterable[str]) -> tuple[list[str], list[str]]:
     """(modules to import for operators that torch does not register by itself, namespaces that no known one registers)."""
     spaces = {target.split("::")[0] for target in targets} - _TORCHS_OWN
-    modules = {**_PACKAGES, **_TORCH_MODULES}
+    modules = {**_PACKAGES, **_QUANTIZED}
     return sorted(modules[s] for s in spaces if s in modules), sorted(s for s in spaces if s not in modules)
 
 
