@@ -24,7 +24,7 @@ def at_the_start(widget: Widget) -> None:
           store.setView('before'); store.setStep(0);
         }"""
     )
-    widget.keys("Escape", "f")
+    widget.keys("f")
 
 
 def open_modules(widget: Widget) -> list[str]:
@@ -104,7 +104,8 @@ def test_inputs_and_outputs_are_traced_and_the_trace_ends(widget: Widget) -> Non
 
 def test_constants_are_hidden_until_asked_for(widget: Widget) -> None:
     weights = widget.root.locator('.ls-mirror [data-node-id$="_weight"]')
-    assert weights.count() == 0
+    widget.until(lambda: weights.count() == 0)
+    at_rest(widget.root.locator('.ls-mirror [data-module-path="body"]').bounding_box, widget.page)
     widget.menu(*widget.ground(), "Show constants")
     widget.keys("f")
     widget.until(lambda: weights.count() > 0)
