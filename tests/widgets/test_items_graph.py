@@ -25,6 +25,7 @@ def at_the_start(widget: Widget) -> None:
         }"""
     )
     widget.keys("f")
+    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
 
 
 def open_modules(widget: Widget) -> list[str]:
@@ -41,6 +42,7 @@ def test_modules_open_and_close_all_to_a_depth_and_one_with_all_inside(widget: W
     widget.until(lambda: "body" in open_modules(widget))
     assert not any(path.count(".") > 1 for path in open_modules(widget))
     widget.keys("f")
+    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
     at_rest(widget.root.locator('.ls-mirror [data-module-path="body"]').bounding_box, widget.page)
     widget.menu(*widget.first_hit("module", path="body", header=True), "Open all inside")
     widget.until(lambda: "body.3.1" in open_modules(widget))
@@ -56,6 +58,7 @@ def test_the_minimap_moves_the_view_and_f_fits_the_graph_then_the_selection(widg
 
     percent = widget.root.locator(".ls-zoomer button").nth(1)
     widget.keys("f")
+    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
     whole = int(at_rest(percent.inner_text, widget.page))
     pane = widget.root.locator(".ls-pane").first.bounding_box()
     module = widget.root.locator('.ls-mirror [data-module-path="body"]').bounding_box()
@@ -63,6 +66,7 @@ def test_the_minimap_moves_the_view_and_f_fits_the_graph_then_the_selection(widg
     assert module is not None
     assert pane["y"] <= module["y"] < module["y"] + module["height"] <= pane["y"] + pane["height"]
     widget.keys("f")
+    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
     assert int(at_rest(percent.inner_text, widget.page)) > whole * 1.5
     x, y = widget.place(CONV)
     assert abs(x - pane["x"] - pane["width"] / 2) < 60
@@ -108,6 +112,7 @@ def test_constants_are_hidden_until_asked_for(widget: Widget) -> None:
     at_rest(widget.root.locator('.ls-mirror [data-module-path="body"]').bounding_box, widget.page)
     widget.menu(*widget.ground(), "Show constants")
     widget.keys("f")
+    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
     widget.until(lambda: weights.count() > 0)
     widget.menu(*widget.ground(), "Hide constants")
     widget.until(lambda: weights.count() == 0)
