@@ -15,6 +15,7 @@ from lowerscope.target import pipeline
 from lowerscope.verdict import Outcome
 from tests.cases import CASES
 from tests.engine.patterns.condition_cases import case, lowered, program_of, run_case
+from tests.engine.patterns.conv_draws import DTYPES, convolutions
 from tests.engine.patterns.vulkan_nets import assert_agrees, calls_of, net, ops_of, relu, verdict_of
 
 PATTERN = "conv1d_as_conv2d"
@@ -131,27 +132,22 @@ def test_a_batch_norm_after_a_1d_convolution_is_folded_first():
     assert_agrees(program, lowering)
 
 
-@settings(max_examples=20)
+@settings(max_examples=25)
 @given(
-    groups=st.sampled_from([1, 2]),
-    kernel=st.integers(1, 4),
-    stride=st.integers(1, 3),
-    padding=st.integers(0, 2),
-    dilation=st.integers(1, 2),
-    transposed=st.booleans(),
-    bias=st.booleans(),
-    batch=st.integers(1, 3),
-    length=st.integers(8, 11),
+    convolution=convolutions(),
+    dtype=DTYPES,
+    target=st.sampled_from(TARGETS),
 )
-def test_numbers(groups, kernel, stride, padding, dilation, transposed, bias, batch, length):
-    options = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups, "bias": bias}
-    if transposed:
-        conv: nn.Module = nn.ConvTranspose1d(2 * groups, groups, kernel, output_padding=stride - 1, **options)
+def test_numbers(convolution, dtype, target):
+    conv, x = convolution
+    program = program_of(conv1d(lambda: conv.to(dtype), x.to(dtype))())
+    lowering = lower(program, target)
+    applied = [s.pattern for s in lowering.steps].count(PATTERN)
+    if x.dim() == 3:
+        assert applied == 1
+        (call,) = calls_of(lowering, "aten.convolution")
+        assert call["weight"].meta["val"].dim() == 4
     else:
-        conv = nn.Conv1d(2 * groups, groups, kernel, **options)
-    program = program_of(conv1d(lambda: conv, torch.randn(batch, 2 * groups, length))())
-    lowering = lower(program, "qnn")
-    assert [s.pattern for s in lowering.steps].count(PATTERN) == 1
-    (call,) = calls_of(lowering, "aten.convolution")
-    assert call["weight"].meta["val"].dim() == 4
+        assert applied == 0
+        assert verdict_of(lowering, PATTERN).failed == "one_dimensional"
     assert_agrees(program, lowering)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.export import Dim
@@ -18,6 +18,7 @@ from lowerscope.recipe import Recipe, Skip
 from lowerscope.verdict import Outcome
 from tests.cases import CASES
 from tests.engine.patterns.condition_cases import lowered, program_of
+from tests.engine.patterns.conv_draws import DTYPES, convolutions
 from tests.engine.patterns.vulkan_nets import assert_agrees, calls_of, image, net, ops_of, verdict_of
 
 PATTERN = "conv2d_with_epilogue"
@@ -178,24 +179,18 @@ def test_inside_a_no_grad_region_and_a_branch():
 # ---------------------------------------------------------------------- numbers over parameters
 @settings(max_examples=25)
 @given(
-    channels=st.integers(1, 3),
-    groups=st.sampled_from([1, 2]),
-    kernel=st.integers(1, 3),
-    stride=st.integers(1, 2),
-    transposed=st.booleans(),
-    bias=st.booleans(),
+    convolution=convolutions(),
+    dtype=DTYPES,
     residual=st.sampled_from(["none", "add", "sub", "mul"]),
     scale=st.booleans(),
     alpha=st.sampled_from([1, 2, -0.5]),
     activation=st.sampled_from(["none", "relu", "clamp", "leaky_relu"]),
-    height=st.integers(3, 6),
 )
-def test_numbers(channels, groups, kernel, stride, transposed, bias, residual, scale, alpha, activation, height):
-    assume(residual != "none" or activation != "none")
-    kind = nn.ConvTranspose2d if transposed else nn.Conv2d
-    conv = kind(channels * groups, 2 * groups, kernel, stride=stride, groups=groups, bias=bias)
-    x = torch.randn(1, channels * groups, height, 5)
-    factor = torch.rand(1, 2 * groups, 1, 1) + 0.5
+def test_numbers(convolution, dtype, residual, scale, alpha, activation):
+    conv, x = convolution
+    with torch.no_grad():
+        r = torch.randn_like(conv(x))
+    factor = torch.rand(1, r.shape[1], *[1] * (r.dim() - 2)) + 0.5
     combine = {
         "none": lambda y, r: y,
         "add": lambda y, r: torch.add(y, r, alpha=alpha),
@@ -208,15 +203,27 @@ def test_numbers(channels, groups, kernel, stride, transposed, bias, residual, s
         "clamp": lambda y: y.clamp(-0.1, 0.3),
         "leaky_relu": lambda y: F.leaky_relu(y, 0.2),
     }[activation]
-    with torch.no_grad():
-        r = torch.randn_like(conv(x))
 
     def then(y, r, s):
         return end(combine(y, r * s.factor if scale else r))
 
-    found = fused(net(then, r, x=x, conv=lambda: conv, factor=factor))
-    assert (found["residual_scale"] is not None) == (scale and residual != "none")
-    assert (found["residual_op"], found["activation"]) == (residual, activation)
+    program = program_of(net(then, r, x=x, conv=lambda: conv, factor=factor, dtype=dtype)())
+    lowering = lower(program, "vulkan")
+    refused = {
+        "two_dimensional": x.dim() != 4,
+        "batch_1": x.shape[0] != 1,
+        "dtype": dtype not in (torch.float16, torch.float32),
+        "something_to_fuse": residual == activation == "none",
+    }
+    reason = next((name for name, holds in refused.items() if holds), None)
+    verdict = verdict_of(lowering, PATTERN)
+    assert verdict.failed == reason
+    assert (verdict.outcome is Outcome.APPLIED) == (reason is None)
+    if reason is None:
+        (found,) = calls_of(lowering, FUSED)
+        assert (found["residual_scale"] is not None) == (scale and residual != "none")
+        assert (found["residual_op"], found["activation"]) == (residual, activation)
+    assert_agrees(program, lowering)
 
 
 # ---------------------------------------------------------------------- public reports
