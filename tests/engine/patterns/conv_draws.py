@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 DTYPES: SearchStrategy[torch.dtype] = st.sampled_from([torch.float32, torch.float16, torch.bfloat16, torch.float64])
 
+_EITHER, _SMALL = st.booleans(), st.integers(0, 1)
 _KINDS: dict[tuple[int, bool], Any] = {
     (1, False): nn.Conv1d,
     (1, True): nn.ConvTranspose1d,
@@ -22,12 +23,17 @@ _KINDS: dict[tuple[int, bool], Any] = {
 
 
 @st.composite
-def convolutions(draw: DrawFn, ranks: tuple[int, ...] = (3, 4, 4, 5)) -> tuple[nn.Module, Tensor]:
+def convolutions(
+    draw: DrawFn,
+    ranks: tuple[int, ...] = (3, 4, 4, 5),
+    transposed: SearchStrategy[bool] = _EITHER,
+    padding: SearchStrategy[int] = _SMALL,
+) -> tuple[Any, Tensor]:
     """A float32 convolution and its input, of one of these ranks: kernel, stride, padding, dilation and, transposed, output
     padding differ by axis; one group, several, or one for each channel; with a bias or without; a batch of 1 or more.
     """
     dims = draw(st.sampled_from(ranks)) - 2
-    transposed = draw(st.booleans())
+    turned = draw(transposed)
 
     def by_axis(low: int, high: int) -> list[int]:
         return draw(st.lists(st.integers(low, high), min_size=dims, max_size=dims))
@@ -36,7 +42,7 @@ def convolutions(draw: DrawFn, ranks: tuple[int, ...] = (3, 4, 4, 5)) -> tuple[n
     groups = draw(st.sampled_from([1, 2, 3]))
     ins, outs = (groups * draw(st.sampled_from([1, 1, 2])) for _ in range(2))
     options: dict[str, Any] = {"bias": draw(st.booleans()), "groups": groups, "stride": stride, "dilation": dilation}
-    if transposed:
+    if turned:
         options["output_padding"] = [draw(st.integers(0, s - 1)) for s in stride]
-    conv = _KINDS[dims, transposed](ins, outs, by_axis(1, 3), padding=by_axis(0, 1), **options)
+    conv = _KINDS[dims, turned](ins, outs, by_axis(1, 3), padding=[draw(padding) for _ in range(dims)], **options)
     return conv, torch.randn(draw(st.sampled_from([1, 1, 1, 3])), ins, *by_axis(6, 8))

@@ -145,17 +145,20 @@ def test_with_a_floating_point_reader_nothing_is_quantized_in_the_middle():
     channels=st.integers(1, 5),
     height=st.integers(1, 6),
     width=st.integers(1, 6),
-    dtype=st.sampled_from([torch.float32, torch.float16, torch.float64, torch.uint8]),
+    dtype=st.sampled_from([torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.uint8]),
     channels_last=st.booleans(),
+    scale=st.sampled_from([2, 2, 2, 3, (2, 1)]),
 )
-def test_numbers(batch, channels, height, width, dtype, channels_last):
+def test_numbers(batch, channels, height, width, dtype, channels_last, scale):
     x = (torch.randn(batch, channels, height, width) * 50).abs().to(dtype)
     if channels_last:
         x = x.to(memory_format=torch.channels_last)
-    program = program_of(call(lambda x: F.interpolate(x, scale_factor=2), x)())
+    program = program_of(call(lambda x: F.interpolate(x, scale_factor=scale), x)())
     lowering = lower(program, WITHOUT_LAYOUT)
-    assert (applied(lowering, PATTERN), ops_of(lowering)) == (1, BECOMES)
-    assert torch.equal(lowering.program.exported_program.module()(x), F.interpolate(x, scale_factor=2))
+    (verdict,) = lowering.verdicts_of(PATTERN)
+    assert verdict.failed == (None if scale == 2 else "scale_2")
+    assert ops_of(lowering) == (BECOMES if scale == 2 else ["aten.upsample_nearest2d.vec"])
+    assert torch.equal(lowering.program.exported_program.module()(x), F.interpolate(x, scale_factor=scale))
 
 
 def test_pixel_shuffle_of_the_copies_would_be_wrong():
