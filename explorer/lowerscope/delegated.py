@@ -11,6 +11,7 @@ from torch.fx import Graph, Node
 from lowerscope.editor import Editor
 from lowerscope.measure.counts import is_operator
 from lowerscope.memory_layout import gives_number, op_of
+from lowerscope.ops.registry import OWN_OPS
 from lowerscope.partition_graph import MOVES_AXES, has_effect, is_getitem, ranks
 from lowerscope.pattern import Kind, Pattern
 from lowerscope.support.table import Site
@@ -20,8 +21,13 @@ _DELEGATING = frozenset({Kind.FUSION, Kind.DECOMPOSITION, Kind.LOWERING, Kind.LA
 
 
 def delegates(rule: Pattern | None) -> bool:
-    """Whether the backend takes what a pattern has made as a whole, whatever the table says of its nodes."""
+    """Whether the backend takes what a pattern has made as a whole, whatever the table says of its ATen nodes."""
     return rule is not None and rule.kind in _DELEGATING and rule.name != "core_aten" and not rule.yours
+
+
+def judged_by_table(target: Any) -> bool:
+    """Whether the table decides on a node whoever made it: an operator of a backend's is in it, with its limits."""
+    return op_of(target).partition(".")[0] in OWN_OPS
 
 
 class LiveGraph:
@@ -97,7 +103,7 @@ class LiveGraph:
 
     def _taken(self, node: Node, taken: set[Node], takes: Any, profile: Mapping[str, Any]) -> bool:
         editor, id = self.editor, self.editor.id_of(node)
-        if delegates(editor.made_by.get(editor.ledger.records[id].born)):
+        if not judged_by_table(node.target) and delegates(editor.made_by.get(editor.ledger.records[id].born)):
             return True
         if is_getitem(node):
             return node.args[0] in taken

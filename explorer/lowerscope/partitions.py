@@ -2,7 +2,8 @@
 
 "Before" is the core ATen graph, as core_aten alone leaves it: what the backend would get without the patterns. "After" is
 the lowered graph. What a target takes stands in its support table; what a pattern has made is taken with its match, also
-where the table would not take a node by itself. Folds only change constants: what they make is judged by the table.
+where the table would not take an ATen node by itself; the backend's own operators are in the table, and judged by it.
+Folds only change constants: what they make is judged by the table.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
-from lowerscope.delegated import delegates
+from lowerscope.delegated import delegates, judged_by_table
 from lowerscope.errors import RecipeError
 from lowerscope.ledger import NodeRecord
 from lowerscope.lowering import Lowering
@@ -164,7 +165,7 @@ def _judge(lowering: Lowering, graph: RecordGraph, made_whole: set[int]) -> dict
         record = graph.records[id]
         if record.op != "call_function":
             continue
-        if record.born in made_whole:
+        if record.born in made_whole and not judged_by_table(record.target):
             reasons[id] = None
             continue
         if is_getitem(record):

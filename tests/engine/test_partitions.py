@@ -225,6 +225,35 @@ def test_what_a_match_makes_is_delegated_with_it():
     assert list(alone.outside) == ["unsqueeze"]
 
 
+@pytest.mark.parametrize("target", ["vulkan", "webgpu"])
+@pytest.mark.parametrize(
+    ("conv", "x", "profile", "reason"),
+    [
+        (nn.Conv2d(4, 4, 3), image(2), {}, "its batch is 2; Vulkan has 2-D convolutions for a batch of 1"),
+        (nn.Conv2d(4, 4, 3), image(), {"max_texture_width": 5}, "an input needs a texture of 6×6×1"),
+        (nn.Conv2d(4, 4, 3).double(), image().double(), {}, "an input is float64"),
+        (nn.Conv1d(4, 4, 3), torch.randn(2, 4, 9), {}, None),
+        (nn.Conv2d(4, 4, 3), image(), {}, None),
+    ],
+    ids=["batch", "texture", "dtype", "1-D of any batch", "taken"],
+)
+def test_a_backends_own_operator_is_judged_as_the_convolution_that_it_came_of(target, conv, x, profile, reason):
+    arguments = (lambda x, s: s.c(x).relu(), x)
+    alone = lowered(lambda x, s: s.c(x), x, c=conv, target=target, recipe=lambda r: r.with_profile(**profile))
+    fused = lowered(*arguments, c=conv, target=target, recipe=lambda r: r.with_profile(**profile))
+    assert any(
+        "conv" in id and "with" in id for id in {**parts(fused).outside, **dict.fromkeys(parts(fused).delegated)}
+    )
+    if reason is None:
+        assert not parts(fused).outside
+        assert not parts(alone).outside
+    else:
+        (said,) = parts(fused).outside.values()
+        (before,) = parts(alone).outside.values()
+        assert said.startswith(reason)
+        assert before.startswith(reason)
+
+
 def test_what_merely_feeds_a_match_is_not_delegated_with_it():
     lowering = lowered(lambda x, s: F.interpolate(F.elu(x), scale_factor=2.0), image())
     after = parts(lowering)

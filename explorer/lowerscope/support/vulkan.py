@@ -45,6 +45,15 @@ def _convolution(site: Site) -> str | None:
     return f"it is a {len(shape) - 2}-D convolution" if len(shape) not in (3, 4) else None
 
 
+def _fused_convolution(site: Site) -> str | None:
+    # the 1-D convolution that an unsqueeze makes a 2-D one of is one that Vulkan has for any batch, transposed or not
+    flat = (
+        len(site.shape("input") or ()) == 3
+        or site.around.target(site.given["input"]) is torch.ops.aten.unsqueeze.default
+    )
+    return None if flat else _convolution(site)
+
+
 def _reduction(site: Site) -> str | None:
     rank, dims = len(site.shape("self") or ()), site.given.get("dim")
     listed = [dims] if isinstance(dims, int) else list(dims or range(rank))
@@ -90,10 +99,12 @@ _ENTRIES = (
     Support(ops("embedding"), inputs=_NUMBERS),
     Support(ops("_native_batch_norm_legit_no_training native_group_norm"), limits=(_fits_texture,)),
     Support(ops("native_layer_norm")),
-    Support(own(vulkan.conv_with_clamp), limits=(constant_weights("weight", "bias"),)),
+    Support(own(vulkan.conv_with_clamp), limits=(_fused_convolution, constant_weights("weight", "bias"), _fits_texture)),
     Support(own(*(op for op in vars(vulkan_linear).values() if isinstance(op, torch._ops.OpOverload))), inputs=_NUMBERS),
 )  # fmt: skip
-_EPILOGUE = Support(own(vulkan.conv2d_with_epilogue), limits=(constant_weights("weight", "bias"),))
+_EPILOGUE = Support(
+    own(vulkan.conv2d_with_epilogue), limits=(_convolution, constant_weights("weight", "bias"), _fits_texture)
+)
 
 VULKAN = Table("Vulkan", (*_ENTRIES, _EPILOGUE), common=(one_dtype,))
 WEBGPU = Table("WebGPU", _ENTRIES, common=(one_dtype,))
