@@ -16,6 +16,8 @@ import torch
 from torch.fx import Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
+from lowerscope.ops import display_name
+
 if TYPE_CHECKING:
     from lowerscope.code_map import CodeMap
 
@@ -261,7 +263,11 @@ class Check:
         if not isinstance(node, Node):
             self.fail(name, expected="a constant", actual=node, because=because)
         found = self.is_constant(node)
-        actual = "a constant" if found else ("an input" if node.op == "placeholder" else f"computed by {node.target}")
+        actual = (
+            "a constant"
+            if found
+            else ("an input" if node.op == "placeholder" else f"computed by {display_name(node.target)}")
+        )
         self.that(name, found, at=node, expected="a constant", actual=actual, because=because)
         return node
 

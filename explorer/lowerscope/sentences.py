@@ -21,7 +21,8 @@ def failure_sentence(says: str, entry: Entry) -> str:
     it is quoted: "an activation follows: aten.sigmoid at sigmoid, expected relu or clamp".
     """
     actual = plain(entry.actual, " and ")
-    named = entry.node is not None and re.search(rf"(?<![\w/]){re.escape(entry.node)}(?![\w/])", actual)
+    # "aten.view" names no node, whatever nodes are called
+    named = entry.node is not None and re.search(rf"(?<![\w/.]){re.escape(entry.node)}(?![\w/]|\.\w)", actual)
     where = f" at {entry.node}" if entry.node and not named else ""
     because = f" ({entry.because})" if entry.because else ""
     return f"{difference(says, actual, entry.expected, where)}{because}"

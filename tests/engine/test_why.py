@@ -131,6 +131,16 @@ def test_a_second_user_is_named():
     assert fault(missed).sentence == "the convolution has 2 users (relu, sigmoid), expected 1 user"
 
 
+def test_a_node_that_is_called_as_its_op_is_named_beside_it():
+    found = session(
+        lambda s, x: F.relu(F.conv2d(x, s.linear(x.mean((2, 3))).view(4, 3, 3, 3))),
+        torch.randn(IMAGE),
+        linear=nn.Linear(3, 108),
+    )
+    said = fault(found.why_not(EPILOGUE, "relu")).sentence
+    assert said.startswith("its weight is computed by aten.view at view, expected a constant")
+
+
 def _shared(s, x):
     y = s.conv(x)
     return y.relu(), y.sigmoid()
@@ -193,7 +203,12 @@ def test_all_targets_are_asked_each_lowered_once(several, monkeypatch):
 
     lowered = []
     real = questions.Lowerer.lower
-    monkeypatch.setattr(questions.Lowerer, "lower", lambda self, r, *a: lowered.append(r.target) or real(self, r, *a))
+
+    def counting(self, recipe, *how, **more):
+        lowered.append(recipe.target)
+        return real(self, recipe, *how, **more)
+
+    monkeypatch.setattr(questions.Lowerer, "lower", counting)
     session = Session(mixed())
     lowered.clear()
     found = session.why_not(node="relu", targets="all")
