@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.widgets.lab import Lab, LabServer, launch_chromium
-from tests.widgets.widget import Widget
+from tests.widgets.widget import CELLS, Widget
 
 SCREENSHOTS = Path(__file__).parent.parent / "build" / "screenshots"
 
@@ -43,9 +43,9 @@ def lab(lab_server: LabServer, browser: Browser, request: pytest.FixtureRequest)
 
 @pytest.fixture(scope="module")
 def widget(lab_server: LabServer, browser: Browser, request: pytest.FixtureRequest) -> Iterator[Widget]:
-    """One widget for all tests of a file; each leaves the recipe as it found it."""
+    """One widget for all tests of a file, in the file's own CELLS if it has some; each leaves the recipe as it found it."""
     lab = Lab(lab_server, browser, name=request.node.name, screenshots=SCREENSHOTS)
-    yield Widget(lab)
+    yield Widget(lab, getattr(request.module, "CELLS", CELLS))
     assert lab.page_errors == []
     assert lab.foreign_requests == []
     lab.close()

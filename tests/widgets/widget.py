@@ -55,11 +55,11 @@ print(json.dumps({
 
 
 class Widget:
-    """The one widget of a notebook. `say` runs a cell that prints what its session says."""
+    """The one widget of a notebook: its first cell shows it, its second prints what the session says."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: Lab, cells: list[str]) -> None:
         self.lab = lab
-        self.page: Page = lab.open_notebook(CELLS)
+        self.page: Page = lab.open_notebook(cells)
         self.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
         lab.run_cell(0)
         self.root = self.page.locator('.ls-root[data-ls-ready="true"]')
