@@ -8,6 +8,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.scan import scan
 
 from lowerscope.lowering import lower
 from lowerscope.measure.by_step import lowering_errors, step_errors, step_pairs
@@ -17,6 +18,7 @@ from lowerscope.measure.step_error import StepError, step_frame
 from lowerscope.program import Program, capture
 
 aten = torch.ops.aten
+EPILOGUE = torch.ops.lowerscope_vulkan.conv2d_with_epilogue.default
 
 
 class Chain(nn.Module):
@@ -110,7 +112,7 @@ def test_a_node_that_a_later_rewrite_took_away_says_so():
     assert errors[1].isolated is None
     assert errors[1].propagated is None
     assert "gone is not in both programs" in errors[1].why
-    assert "sub-graph" in errors[2].why
+    assert "submod_1/add is not in both programs" in errors[2].why
     frame = step_frame(errors)
     assert list(frame["verdict"]) == ["equal", "not measured", "not measured"]
     assert math.isnan(frame.loc[1, "isolated_sqnr_db"])
@@ -205,3 +207,84 @@ def test_a_step_on_random_numbers_is_not_called_wrong():
     dropout = next(error for error in errors if error.before == "dropout")
     assert _in_the_run(dropout).verdict == _alone(dropout).verdict == "nondeterministic"
     assert not any(_alone(error).verdict == "different" for error in errors)
+
+
+class Branch(nn.Module):
+    """relu(norm(conv(x))) in a branch, under no_grad or in a loop's body."""
+
+    def __init__(self, where: str):
+        super().__init__()
+        self.block, self.where = Block(), where
+
+    def forward(self, x):
+        if self.where == "no_grad":
+            with torch.no_grad():
+                y = self.block(x)
+            return y.sin()
+        if self.where == "while_loop":
+            return torch.while_loop(lambda i, _: i < 3, lambda i, x: (i + 1, self.block(x)), (torch.tensor(0), x))
+        if self.where == "scan":
+            return scan(lambda carry, x: (self.block(carry) + x, x * 2), x, torch.stack([x, x.sin()]), dim=0)
+        return torch.cond(x.sum() > 0, self.block, lambda t: torch.sigmoid(t.cos()), (x,))
+
+
+def _branch(where: str):
+    with torch.enable_grad():
+        program = capture(Branch(where).eval(), (torch.ones(1, 4, 8, 8),))
+    return lower(program, "vulkan")
+
+
+@pytest.mark.parametrize(("where", "runs"), [("cond", 1), ("no_grad", 1), ("while_loop", 3), ("scan", 2)])
+def test_a_step_inside_a_sub_graph_has_both_errors(where, runs):
+    lowering = _branch(where)
+    errors = lowering_errors(lowering, (torch.rand(1, 4, 8, 8),))
+    patterns = {step.number: step.pattern for step in lowering.steps}
+    inside = [error for error in errors if "/" in error.before]
+    assert {"core_aten", "fold_batch_norm", "conv2d_with_epilogue"} <= {patterns[error.step] for error in inside}
+    for error in inside:
+        assert _alone(error).agrees, patterns[error.step]
+        assert _in_the_run(error).agrees, patterns[error.step]
+        assert error.runs == runs
+        assert not math.isnan(error.oracle_ratio)
+    fold = next(error for error in inside if patterns[error.step] == "fold_batch_norm")
+    assert 0 < _alone(fold).max_abs < 1e-5
+    assert ("in the first of" in step_frame([fold]).loc[0, "why"]) == (runs > 1)
+
+
+@pytest.mark.parametrize("where", ["cond", "no_grad", "while_loop", "scan"])
+def test_the_wrong_rewrite_inside_a_sub_graph_is_told_from_those_after_it(where):
+    lowering = _branch(where)
+    wrong = copy.deepcopy(lowering.program.exported_program)
+    graphs = [m.graph for m in wrong.graph_module.modules() if isinstance(m, torch.fx.GraphModule)]
+    fused = next(n for graph in graphs for n in graph.nodes if n.target is EPILOGUE and n.args[0].op == "placeholder")
+    source = fused.args[0]
+    with fused.graph.inserting_before(fused):  # what was relu(norm(conv(x))) is now of -x
+        negated = fused.graph.call_function(aten.neg.default, (source,))
+    negated.meta["val"] = source.meta["val"]
+    fused.args = (negated, *fused.args[1:])
+    mapping = [pair for pair in step_pairs(lowering.steps) if "/" in pair[1]]
+    errors = step_errors(lowering.before, Program(wrong), mapping, (torch.rand(1, 4, 8, 8),))
+    at = {error.after.rpartition("/")[2]: error for error in errors if error.isolated is not None}
+    assert _alone(at[fused.name]).verdict == "different"
+    later = [e for name, e in at.items() if name != fused.name and _in_the_run(e).verdict == "different"]
+    assert later, "the error is handed on"
+    assert all(_alone(error).agrees for error in later)
+
+
+def test_a_sub_graph_that_only_one_program_has_says_so():
+    lowering = _branch("cond")
+    inside = [pair for pair in step_pairs(lowering.steps) if "/" in pair[1]]
+    moved = [(step, before, after.replace("true_graph_0/", "submod_9/")) for step, before, after in inside]
+    errors = step_errors(lowering.before, lowering.program, moved)
+    assert {error.why for error in errors} == {
+        "true_graph_0 is not a sub-graph of both programs: a rewrite took it away"
+    }
+
+
+def test_a_branch_that_is_not_taken_says_so():
+    lowering = _branch("cond")
+    frame = step_frame(lowering_errors(lowering, (-torch.rand(1, 4, 8, 8),)))
+    inside = frame.loc[[name.startswith("true_graph_0/") for name in frame["before"]]]
+    assert len(inside) > 2
+    assert set(inside["verdict"]) == {"not measured"}
+    assert all("the original does not run true_graph_0 on these inputs" in why for why in inside["why"])

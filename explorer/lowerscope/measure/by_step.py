@@ -6,7 +6,6 @@ still to come is compared with or fed with, so that memory stays bounded by how 
 
 from __future__ import annotations
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import replace
@@ -18,17 +17,16 @@ from torch.utils import _pytree as pytree
 from lowerscope.errors import MeasureError
 from lowerscope.measure.batches import batches
 from lowerscope.measure.casting import Casting
-from lowerscope.measure.compare import EQUAL, INCOMPARABLE, NONDETERMINISTIC, Comparison, compare, ratio
+from lowerscope.measure.compare import INCOMPARABLE, Comparison
+from lowerscope.measure.inside import is_inside, measure_inside
 from lowerscope.measure.interpreter import Cancelled, Interpreter
+from lowerscope.measure.node_values import compare_values, rmse_ratio
 from lowerscope.measure.randomness import is_random, is_uninitialised, undetermined
-from lowerscope.measure.report import severity
+from lowerscope.measure.region import Alignment, Region, writes_in_place
 from lowerscope.measure.step_error import Lowered, Rewrite, StepError
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
-
-# A replacement that has to be traced back further than this to values of the original is not one rewrite's work.
-_REGION = 256
 
 
 def step_pairs(steps: Sequence[Rewrite]) -> list[tuple[int, str, str]]:
@@ -104,7 +102,8 @@ def step_errors(
 
     The isolated error runs the nodes of the lowered program that lie between a rewrite's output and the nearest values
     which the original has as well: nodes of the same name, and outputs of other rewrites. Rewrites that build on one
-    another without such a value between them show as one, at the last one's output.
+    another without such a value between them show as one, at the last one's output. Inside a sub-graph both errors are
+    those of its first run: see `lowerscope.measure.inside`.
 
     Args:
         mapping: (step, node of `before`, node of `after`) for each output that a rewrite replaced. A node that a later
@@ -142,25 +141,20 @@ class _Walk:
     ) -> None:
         self._before, self._after, self._pairs = before, after, pairs
         self._tolerance, self._cancelled = tolerance, cancelled
-        self._old = {node.name: node for node in before.graph.nodes}
-        self._new = {node.name: node for node in after.graph.nodes}
-        constants = set(before.constants) | set(after.constants)
-        # What stands in the lowered program for which value of the original.
-        self._same = {
-            name: name
-            for name, node in self._new.items()
-            if name in self._old and name not in constants and _is_same(self._old[name], node)
-        }
-        self._same |= {
-            pair.after: pair.before for pair in pairs if pair.after in self._new and pair.before in self._old
-        }
-        self._regions: dict[int, tuple[list[torch.fx.Node], list[torch.fx.Node]]] = {}
+        self._align = Alignment(
+            before.graph,
+            after.graph,
+            ((pair.before, pair.after) for pair in pairs),
+            changed=set(before.constants) | set(after.constants),
+            given=set(after.constants),
+        )
+        self._regions: dict[int, Region] = {}
         self._needs: Counter[str] = Counter()
 
     def measure(self, flat: tuple[Any, ...], oracle: bool) -> list[StepError]:
         at = self._plan()
         random = undetermined(self._before.graph)
-        copies = any(_writes(node) for node in self._before.graph.nodes)
+        copies = writes_in_place(self._before.graph)
         walk = Interpreter(self._before, cancelled=self._cancelled).walk(flat)
         reference = _Held(walk, self._needs, copies=copies)
         gold = None
@@ -170,73 +164,64 @@ class _Walk:
             walk = Interpreter(self._before, casting=casting, cancelled=self._cancelled).walk(flat)
             gold = _Held(walk, outputs, copies=copies)
         runner = Interpreter(self._after, cancelled=self._cancelled)
-        for name, _, value in runner.walk(flat):
+        for name, _, value in runner.walk(flat) if at else ():
             for pair in at.get(name, ()):
                 old = reference.take(pair.before)
-                pair.propagated = self._verdict(_compare(old, value, self._tolerance), self._old[pair.before] in random)
+                drawn = self._align.old[pair.before] in random
+                pair.propagated = compare_values(old, value, self._tolerance, random=drawn)
                 if gold is not None and pair.propagated.different == 0:
                     gold.skip(pair.before)
                     pair.oracle_ratio = 1.0
                 elif gold is not None:
                     gold = self._against(gold, pair, old, value)
                 self._isolate(pair, old, reference)
+        inside = [pair for pair in self._pairs if is_inside(pair)]
+        if inside:
+            measure_inside(
+                self._before, self._after, inside, flat,
+                oracle=oracle, tolerance=self._tolerance, cancelled=self._cancelled,
+            )  # fmt: skip
+        for shared in self._together().values():
+            for pair in shared if len(shared) > 1 else ():
+                others = ", ".join(str(other.step) for other in shared if other is not pair)
+                pair.why = "; ".join(filter(None, [pair.why, f"measured together with step {others}, at one output"]))
         return self._pairs
+
+    def _together(self) -> dict[tuple[str, str], list[StepError]]:
+        """The pairs that have a figure, by where they end."""
+        shared: defaultdict[tuple[str, str], list[StepError]] = defaultdict(list)
+        for pair in self._pairs:
+            if pair.isolated is not None or pair.propagated is not None:
+                shared[pair.before, pair.after].append(pair)
+        return shared
 
     def _plan(self) -> dict[str, list[StepError]]:
         """Node of the lowered program -> the pairs that end there; counts how often each original value is needed."""
         at: dict[str, list[StepError]] = {}
-        together: defaultdict[tuple[str, str], list[StepError]] = defaultdict(list)
+        old, new = self._align.old, self._align.new
         for pair in self._pairs:
-            missing = [n for n, nodes in ((pair.before, self._old), (pair.after, self._new)) if n not in nodes]
+            if is_inside(pair):
+                continue
+            missing = [n for n, nodes in ((pair.before, old), (pair.after, new)) if n not in nodes]
             if missing:
-                inside = "it is in a sub-graph" if "/" in missing[0] else "another rewrite built on it or took it away"
-                pair.why = f"{missing[0]} is not in both programs' graphs: {inside}"
+                pair.why = f"{missing[0]} is not in both programs' graphs: another rewrite built on it or took it away"
                 continue
             at.setdefault(pair.after, []).append(pair)
-            together[pair.before, pair.after].append(pair)
             self._needs[pair.before] += 1
-            region = self._region(pair)
+            region = self._align.region(pair.after)
             if isinstance(region, str):
                 pair.why = region
                 continue
             self._regions[id(pair)] = region
-            self._needs.update(self._same[node.name] for node in region[1])
-        for shared in together.values():
-            for pair in shared if len(shared) > 1 else ():
-                others = ", ".join(str(other.step) for other in shared if other is not pair)
-                pair.why = "; ".join(filter(None, [pair.why, f"measured together with step {others}, at one output"]))
+            self._needs.update(self._align.same[node.name] for node in region.edge)
         return at
-
-    def _region(self, pair: StepError) -> tuple[list[torch.fx.Node], list[torch.fx.Node]] | str:
-        """(nodes to run in order, nodes whose values the original gives), or why the replacement cannot stand alone."""
-        end = self._new[pair.after]
-        inside, edge, stack = {end}, set(), [end]
-        while stack:
-            for used in stack.pop().all_input_nodes:
-                if used in inside or used in edge:
-                    continue
-                if used.name in self._same:
-                    edge.add(used)
-                elif used.op == "placeholder":
-                    if used.name not in self._after.constants:
-                        return f"the original has no value for {used.name}"
-                    edge.add(used)
-                else:
-                    inside.add(used)
-                    stack.append(used)
-            if len(inside) > _REGION:
-                return f"over {_REGION} nodes lie between {pair.after} and values that the original has too"
-        if any(_writes(node) for node in inside):
-            return "it writes in place"
-        order = [node for node in self._after.graph.nodes if node in inside]
-        return order, [node for node in edge if node.name in self._same]
 
     def _isolate(self, pair: StepError, old: Any, reference: _Held) -> None:
         region = self._regions.get(id(pair))
         if region is None:
             return
         order, edge = region
-        environment: dict[torch.fx.Node, Any] = {node: reference.take(self._same[node.name]) for node in edge}
+        environment: dict[torch.fx.Node, Any] = {node: reference.take(self._align.same[node.name]) for node in edge}
         for node in order:
             for used in node.all_input_nodes:
                 if used.op == "placeholder" and used not in environment:
@@ -253,13 +238,7 @@ class _Walk:
             pair.isolated = Comparison(INCOMPARABLE, str(error))
             return
         drawn = any(is_random(node) or is_uninitialised(node) for node in order)
-        pair.isolated = self._verdict(_compare(old, environment[order[-1]], self._tolerance), drawn)
-
-    @staticmethod
-    def _verdict(comparison: Comparison, random: bool) -> Comparison:
-        if not random or comparison.verdict in (EQUAL, INCOMPARABLE):
-            return comparison
-        return replace(comparison, verdict=NONDETERMINISTIC, why="it depends on random numbers or unset memory")
+        pair.isolated = compare_values(old, environment[order[-1]], self._tolerance, random=drawn)
 
     def _constant(self, node: torch.fx.Node) -> torch.Tensor:
         return self._after.constants[node.name].detach()
@@ -272,14 +251,7 @@ class _Walk:
         except MeasureError as error:
             pair.why = f"no float64 oracle: {error}"
             return None
-        noises = []
-        for value in (old, new):
-            leaves = [(a, b) for a, b in _leaves(exact, value) if isinstance(a, torch.Tensor) and a.is_floating_point()]
-            found = [compare(a, b, check_dtype=False) for a, b in leaves]
-            noises.append(sum(c.noise for c in found) if found else math.nan)
-        before, after = noises
-        if not (math.isnan(before) or math.isnan(after)):
-            pair.oracle_ratio = 1.0 if before == after else ratio(math.sqrt(after), math.sqrt(before))
+        pair.oracle_ratio = rmse_ratio(exact, old, new)
         return gold
 
 
@@ -310,33 +282,3 @@ class _Held:
         self._needs[name] -= 1
         if not self._needs[name]:
             self._values.pop(name, None)
-
-
-def _writes(node: torch.fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable
-
-
-def _is_same(old: torch.fx.Node, new: torch.fx.Node) -> bool:
-    """Whether two nodes of one name compute the same thing: a rewrite may change a node's arguments in place."""
-    if old.op != new.op or (old.op == "call_function" and old.target != new.target):
-        return False
-    return old.op in ("placeholder", "call_function") and _shape(old) == _shape(new)
-
-
-def _shape(node: torch.fx.Node) -> list[Any]:
-    leaves = pytree.tree_leaves(node.meta.get("val"))
-    return [(str(tuple(v.shape)), v.dtype) if isinstance(v, torch.Tensor) else type(v).__name__ for v in leaves]
-
-
-def _leaves(reference: Any, value: Any) -> list[tuple[Any, Any]]:
-    old, new = pytree.tree_leaves(reference), pytree.tree_leaves(value)
-    return list(zip(old, new, strict=False))
-
-
-def _compare(reference: Any, value: Any, tolerance: float | None) -> Comparison:
-    """The worst comparison among the leaves of a node's value."""
-    found = [compare(old, new, tolerance=tolerance) for old, new in _leaves(reference, value)]
-    if len(pytree.tree_leaves(reference)) != len(pytree.tree_leaves(value)):
-        return Comparison(INCOMPARABLE, "it returns another number of values")
-    return max(found, key=lambda c: (severity(c.verdict), c.worst), default=Comparison(EQUAL))

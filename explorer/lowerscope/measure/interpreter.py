@@ -125,11 +125,20 @@ class Interpreter:
         self._collect(results, placeholders, values, written)
         return self._run
 
-    def evaluate(self, node: torch.fx.Node, environment: dict[torch.fx.Node, Any]) -> Any:
-        """The value of one node of the top graph, on values of its inputs that need not come from a run."""
+    def evaluate(
+        self,
+        node: torch.fx.Node,
+        environment: dict[torch.fx.Node, Any],
+        module: torch.fx.GraphModule | None = None,
+        path: str = "",
+    ) -> Any:
+        """The value of one node, on values of its inputs that need not come from a run.
+
+        module, path: the sub-graph that holds the node, and its path (``true_graph_0/``); the top graph by default.
+        """
         if node.op == "get_attr":
-            return self._attribute(self._exported.graph_module, str(node.target), "")
-        return self._call(node, environment, "")
+            return self._attribute(module or self._exported.graph_module, str(node.target), path)
+        return self._call(node, environment, path)
 
     def _collect(
         self, results: Any, placeholders: list[torch.fx.Node], values: list[Any], written: set[torch.fx.Node]

@@ -62,6 +62,7 @@ class StepError:
         propagated: the error at its output in the whole run; None if the node is not in both programs.
         oracle_ratio: RMSE after / RMSE before at its output against a float64 run of the original; NaN without one.
         why: why a figure is missing.
+        runs: how often the original runs the sub-graph that it is in; the figures are those of the first run.
     """
 
     step: int
@@ -71,6 +72,7 @@ class StepError:
     propagated: Comparison | None = None
     oracle_ratio: float = math.nan
     why: str = ""
+    runs: int = 1
 
     @property
     def guilt(self) -> tuple[int, float]:
@@ -101,5 +103,6 @@ def _record(error: StepError) -> dict[str, Any]:
         for figure in ("max_abs", "where", "sqnr_db"):
             missing = None if figure == "where" else math.nan
             record[f"{name}_{figure}"] = getattr(of, figure) if of is not None else missing
-    clauses = [error.why, comparison.why if comparison else ""]
+    first = f"in the first of {error.runs} runs of its sub-graph" if error.runs > 1 else ""
+    clauses = [error.why, comparison.why if comparison else "", first]
     return record | {"oracle_ratio": error.oracle_ratio, "why": "; ".join(filter(None, clauses))}
