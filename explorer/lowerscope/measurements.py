@@ -20,6 +20,7 @@ from lowerscope.measure.ledger_counts import count_alive
 from lowerscope.measure.parity import ParityReport, parity
 from lowerscope.measure.quantization import quantization_error
 from lowerscope.measure.step_error import step_frame
+from lowerscope.measure.time_left import TimeLeft
 from lowerscope.program import Program
 from lowerscope.recipe import Skip
 from lowerscope.verdict import Step
@@ -78,12 +79,18 @@ class Measurements:
         return frame
 
     def blame(
-        self, tolerance: float | None = None, *, inputs: Any = None, cancelled: Callable[[], bool] | None = None
+        self,
+        tolerance: float | None = None,
+        *,
+        inputs: Any = None,
+        cancelled: Callable[[], bool] | None = None,
+        progress: Callable[[int, int, str], None] | None = None,
     ) -> pd.DataFrame:
         """The rewrites responsible for wrong numbers, found by lowering without them: step, pattern, anchor, sentence.
 
         Empty when the numbers agree. Where either of two would do, the one whose own error is larger is named.
         tolerance: relative error that counts as agreeing; default by dtype.
+        progress: called with (measurements done, about how many in all, a sentence with the time that is left).
         MeasureError: the numbers differ even without any rewrite.
         """
         lowering = self.lowering
@@ -110,7 +117,16 @@ class Measurements:
             yield from (number[e.step] for e in sorted(errors, key=lambda e: e.guilt, reverse=True) if e.step in number)
             yield from keys
 
-        found: list[Step] = [keys[key] for key in culprits(suspects(), agrees_without, cancelled=cancelled)]
+        left = TimeLeft()
+
+        def told(done: int, total: int) -> None:
+            if progress is not None:
+                progress(
+                    done, total, left.said(f"lowering without some, measurement {done} of about {total}", done, total)
+                )
+
+        blamed = culprits(suspects(), agrees_without, cancelled=cancelled, progress=told)
+        found: list[Step] = [keys[key] for key in blamed]
         rows = [(s.number, s.pattern, s.anchor, s.module, s.sentence) for s in found]
         return Table(rows, columns=pd.Index(["step", "pattern", "anchor", "module", "sentence"]))
 

@@ -64,5 +64,20 @@ def test_what_no_rewrite_causes_is_said():
 def test_it_can_be_cancelled_and_tells_how_far_it_is():
     seen: list[int] = []
     with pytest.raises(Cancelled):
-        culprits(range(9), Lowering({4}).agrees_without, progress=seen.append, cancelled=lambda: len(seen) == 3)
+        culprits(
+            range(9),
+            Lowering({4}).agrees_without,
+            progress=lambda done, _: seen.append(done),
+            cancelled=lambda: len(seen) == 3,
+        )
     assert seen == [1, 2, 3]
+
+
+@given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n - 1))))
+def test_one_to_blame_takes_no_more_measurements_than_was_said(drawn):
+    count, wrong = drawn
+    seen: list[tuple[int, int]] = []
+    culprits(range(count), Lowering({wrong}).agrees_without, progress=lambda *told: seen.append(told))
+    assert [done for done, _ in seen] == list(range(1, len(seen) + 1))
+    assert len(seen) <= seen[2 if len(seen) > 2 else -1][1]
+    assert all(done <= total for done, total in seen)

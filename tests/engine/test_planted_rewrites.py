@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from lowerscope import measurements
+from lowerscope.measure.time_left import TimeLeft
 from lowerscope.pattern import REGISTRY
 from lowerscope.session import Session
 from tests.engine.planted import PLANTS, Plant, program
@@ -42,3 +44,15 @@ def test_it_is_seen_and_named(planted: Plant):
     guiltiest = session.parity_by_step().iloc[0]
     assert guiltiest["verdict"] == "different"
     assert guiltiest["step"] == found["step"].iloc[0]
+
+
+@pytest.mark.parametrize("planted", [next(iter(PLANTS.values()))], indirect=True)
+def test_blame_tells_how_far_it_is_and_how_long_it_takes(planted: Plant, monkeypatch):
+    seconds = iter(range(0, 3000, 3))
+    monkeypatch.setattr(measurements, "TimeLeft", lambda: TimeLeft(clock=lambda: next(seconds)))
+    seen: list[tuple[int, int, str]] = []
+    Session(program(planted), target=planted.target).blame(progress=lambda *told: seen.append(told))
+    done, total, sentence = seen[2]
+    assert done == 3 < total
+    told = f"lowering without some, measurement 3 of about {total} · about {3 * (total - 3)} s left"
+    assert sentence == told, "each has taken three seconds"

@@ -17,6 +17,7 @@ from lowerscope.measure.latency import LatencyReport, latency
 from lowerscope.measure.parity import parity
 from lowerscope.measure.report import ParityReport, ParityRow
 from lowerscope.measure.step_error import StepError
+from lowerscope.measure.time_left import TimeLeft
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
@@ -34,9 +35,12 @@ def measure(what: str, lowering: Lowering, revision: int, tell: Tell, cancelled:
     def say(state: str, body: Any = nothing, sentence: str = "") -> None:
         tell({"type": what, "revision": revision, "state": state, name: body, "sentence": sentence})
 
+    left = TimeLeft(of=" of this phase" if what == "latency" else "")
+
     def progress(done: int, total: int | None, sentence: str) -> None:
         if total:
-            tell({"type": "progress", "what": what, "done": done, "total": total, "sentence": sentence})
+            said = left.said(sentence, done, total)
+            tell({"type": "progress", "what": what, "done": done, "total": total, "sentence": said})
 
     say("measuring", sentence="measuring…")
     try:

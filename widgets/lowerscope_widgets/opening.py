@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from lowerscope.errors import LowerscopeError
 from lowerscope.loading import load
+from lowerscope.measure.time_left import TimeLeft
 from lowerscope.program import Program
 from lowerscope.session import Session
 
@@ -38,6 +39,7 @@ class Opening:
         self._source, self._target = source, target
         self._tell, self._opened = tell, opened
         self._stage: Event | None = None
+        self._left = TimeLeft()
         self._future: Future[Session] = Future()
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -110,7 +112,9 @@ class Opening:
     def _at(self, what: str, sentence: str, done: int = 0, total: int = 1) -> None:
         if self._stage is None or self._stage["what"] != what:
             self._over()
-        self._stage = {"type": "progress", "what": what, "done": done, "total": total, "sentence": sentence}
+            self._left = TimeLeft(done)
+        said = self._left.said(sentence, done, total)
+        self._stage = {"type": "progress", "what": what, "done": done, "total": total, "sentence": said}
         self._tell(self._stage)
 
     def _over(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ def culprits(
     agrees_without: Callable[[frozenset[Key]], bool],
     *,
     cancelled: Callable[[], bool] | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[Key]:
     """A smallest set of rewrites without which the numbers agree: each of them is needed, in the candidates' order.
 
@@ -26,13 +27,16 @@ def culprits(
     Args:
         candidates: the rewrites, the most suspicious first (`StepError.guilt`); not looked at when the numbers agree.
         agrees_without: lowers without these rewrites, and whether its numbers agree; asked once for each set.
-        cancelled: polled before each measurement. progress: called with the number of measurements so far.
+        cancelled: polled before each measurement.
+        progress: called after each measurement with (measurements so far, how many there are at most if one rewrite is
+            to blame); where more are, the second number grows.
 
     Raises:
         MeasureError: the numbers differ even without all of them, so that none is to blame.
         Cancelled: `cancelled` returned True.
     """
     known: dict[frozenset[Key], bool] = {}
+    expected = 2
 
     def agrees(left_out: Sequence[Key]) -> bool:
         key = frozenset(left_out)
@@ -41,7 +45,7 @@ def culprits(
                 raise Cancelled
             known[key] = agrees_without(key)
             if progress is not None:
-                progress(len(known))
+                progress(len(known), max(expected, len(known)))
         return known[key]
 
     def needed(left_out: list[Key], is_new: bool, among: list[Key]) -> list[Key]:
@@ -59,6 +63,8 @@ def culprits(
     if agrees([]):
         return []
     rewrites = list(dict.fromkeys(candidates))
+    # None left out and all left out, then two measurements each time that the candidates are halved.
+    expected = 2 + 2 * math.ceil(math.log2(max(1, len(rewrites))))
     if not rewrites or not agrees(rewrites):
         raise MeasureError(
             f"the numbers differ even without all {len(rewrites)} rewrites: none of them is to blame, measure with a "
