@@ -18,6 +18,7 @@ from lowerscope.measure.interpreter import Cancelled
 from lowerscope.measure.latency import LatencyReport, latency
 from lowerscope.measure.ledger_counts import count_alive
 from lowerscope.measure.parity import ParityReport, parity
+from lowerscope.measure.partitioner import partitioner
 from lowerscope.measure.quantization import quantization_error
 from lowerscope.measure.step_error import step_frame
 from lowerscope.measure.time_left import TimeLeft
@@ -140,6 +141,15 @@ class Measurements:
         installed (the message says how to get it), or cannot lower or run the program.
         """
         return latency(self.lowering.before, self.lowering.program, inputs, **options)
+
+    def partitioner(self, **options: Any) -> pd.DataFrame:
+        """What ExecuTorch's own XnnpackPartitioner takes, beside ours: when, node, op, ours, executorch, agree.
+
+        The original program ("before") and the lowered one ("after"), each operator with its region, or the reason why it is
+        outside; where the two differ first. `options`: see `lowerscope.measure.partitioner.partitioner`. MeasureError: the
+        target is not xnnpack, or ExecuTorch is not installed (the message says how to get it).
+        """
+        return partitioner(self.lowering, **options).frame()
 
     def cost(self) -> pd.DataFrame:
         """FLOPs, bytes read and written, weights and dispatches per operator and in total, before and after."""

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from lowerscope.errors import MeasureError
-from lowerscope.measure import latency as module
+from lowerscope.measure import process
 from lowerscope.measure.interpreter import Cancelled
 from lowerscope.measure.latency import LatencyReport, latency, portable
 from lowerscope.ops import is_own, vulkan  # noqa: F401, registers the reference operators
@@ -104,7 +104,7 @@ def started(monkeypatch):
         processes.append(start(*args, **kwargs))
         return processes[-1]
 
-    monkeypatch.setattr(module.subprocess, "Popen", popen)
+    monkeypatch.setattr(process.subprocess, "Popen", popen)
     return processes
 
 

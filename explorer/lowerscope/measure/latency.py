@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import platform
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -24,7 +20,7 @@ from lowerscope.errors import MeasureError
 from lowerscope.functional import decomposed
 from lowerscope.measure.batches import flatten
 from lowerscope.measure.compare import Comparison, compare
-from lowerscope.measure.interpreter import Cancelled
+from lowerscope.measure.process import read_json, run_worker, write_json
 from lowerscope.measure.report import severity
 from lowerscope.ops import decomposition, is_own
 
@@ -36,7 +32,6 @@ _LEAST_NOISE = 0.02
 # The worker loads each program this often; run i is one of load i modulo this.
 _LOADS = 2
 _CONFIDENCE = 0.95
-_POLL_SECONDS = 0.05
 
 
 @dataclass
@@ -160,7 +155,7 @@ def latency(
             says in which phase.
         Cancelled: `cancelled` returned True; the process is gone.
     """
-    require_executorch()
+    require_executorch("latency is measured on the real ExecuTorch runtime")
     if runs < 1 or threads < 1:
         raise MeasureError(f"runs and threads must be 1 or more, not {runs} and {threads}")
     args, kwargs = inputs if inputs is not None else before.inputs()
@@ -170,17 +165,17 @@ def latency(
         for label, program in (("before", before), ("after", after)):
             torch.export.save(portable(program), folder / f"{label}.pt2")
         torch.save(flat, folder / "inputs.pt")
-        (folder / "job.json").write_text(json.dumps({"runs": runs, "threads": threads, "profile": profile}))
-        _work(folder, cancelled or (lambda: False), progress or (lambda *_: None))
+        write_json(folder / "job.json", {"runs": runs, "threads": threads, "profile": profile})
+        run_worker(
+            "lowerscope.measure.latency_worker", folder, cancelled or (lambda: False), progress or (lambda *_: None)
+        )
         return _report(folder, threads)
 
 
-def require_executorch() -> None:
-    """Raise MeasureError, with how to get it, unless ExecuTorch is installed."""
+def require_executorch(what: str) -> None:
+    """Raise MeasureError, with how to get it, unless ExecuTorch is installed. what: the sentence that it ends."""
     if importlib.util.find_spec("executorch") is None:
-        raise MeasureError(
-            "latency is measured on the real ExecuTorch runtime, which is not installed: pip install 'lowerscope[executorch]'"
-        )
+        raise MeasureError(f"{what}, which is not installed: pip install 'lowerscope[executorch]'")
 
 
 def portable(program: Program) -> torch.export.ExportedProgram:
@@ -206,42 +201,8 @@ def portable(program: Program) -> torch.export.ExportedProgram:
         raise MeasureError(f"{names} cannot be decomposed to ATen for the runtime: {error}") from error
 
 
-def _work(folder: Path, cancelled: Callable[[], bool], progress: Callable[[str, int, int], None]) -> None:
-    """Run the worker to its end; the process is gone when this returns or raises."""
-    command = [sys.executable, "-W", "ignore", "-m", "lowerscope.measure.latency_worker", str(folder)]
-    with open(folder / "log.txt", "wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-    shown = None
-    try:
-        while process.poll() is None:
-            if cancelled():
-                raise Cancelled
-            status = _read(folder / "status.json")
-            if status is not None and status != shown:
-                shown = status
-                progress(status["phase"], status["done"], status["total"])
-            time.sleep(_POLL_SECONDS)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-    if process.returncode == 0:
-        return
-    phase = (_read(folder / "status.json") or {}).get("phase", "starting")
-    error = _read(folder / "error.json")
-    if error is not None:
-        raise MeasureError(f"ExecuTorch raises while {phase}: {error['kind']}: {error['message']}")
-    if process.returncode < 0:
-        reason = "memory may have run out" if process.returncode == -9 else "the runtime crashed"
-        raise MeasureError(
-            f"the ExecuTorch process was ended by signal {-process.returncode} while {phase}: {reason}; nothing else is lost"
-        )
-    last = _last_line(folder / "log.txt")
-    raise MeasureError(f"the ExecuTorch process ended with code {process.returncode} while {phase}: {last}")
-
-
 def _report(folder: Path, threads: int) -> LatencyReport:
-    result = _read(folder / "result.json")
+    result = read_json(folder / "result.json")
     if result is None:
         raise MeasureError("the ExecuTorch process ended without a result: measure again")
     old, new = result["before"], result["after"]
@@ -280,12 +241,3 @@ def _rank_below_median(count: int) -> int:
             break
         rank = smaller + 1
     return rank
-
-
-def _read(path: Path) -> dict[str, Any] | None:
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def _last_line(path: Path) -> str:
-    lines = [line.strip() for line in path.read_text(errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"

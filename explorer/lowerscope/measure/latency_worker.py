@@ -7,16 +7,15 @@ Called as ``python -m lowerscope.measure.latency_worker FOLDER``: the folder hol
 
 from __future__ import annotations
 
-import json
 import math
-import os
-import sys
 import time
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 import torch
+
+from lowerscope.measure.process import read_json, tell_status, work, write_json
 
 LABELS = ("before", "after")
 LOADS = 2
@@ -30,13 +29,13 @@ _CONTAINERS = ("DELEGATE_CALL", "OPERATOR_CALL", "Method::", "Program::")
 
 def main(folder: Path) -> None:
     """Lower, run in turn, profile; each phase leaves its trace in ``status.json``."""
-    job = json.loads((folder / "job.json").read_text())
+    job = read_json(folder / "job.json")
     torch.set_num_threads(job["threads"])
     inputs = torch.load(folder / "inputs.pt", weights_only=True)
     result: dict[str, Any] = {}
     emitted = {}
     for label in LABELS:
-        _status(folder, f"lowering {label}", LABELS.index(label), len(LABELS))
+        tell_status(folder, f"lowering {label}", LABELS.index(label), len(LABELS))
         emitted[label] = _emit(folder / f"{label}.pt2", result.setdefault(label, {}))
     from executorch.extension.pybindings import portable_lib
 
@@ -46,7 +45,7 @@ def main(folder: Path) -> None:
     load = portable_lib._load_for_executorch_from_buffer
     modules, outputs = {}, {}
     for label in LABELS:
-        _status(folder, f"running {label} once", LABELS.index(label), len(LABELS))
+        tell_status(folder, f"running {label} once", LABELS.index(label), len(LABELS))
         modules[label] = [load(emitted[label]) for _ in range(LOADS)]
         outputs[label] = _first_run(modules[label][0], inputs, result[label]["undelegated"])
     torch.save(outputs, folder / "outputs.pt")
@@ -57,14 +56,14 @@ def main(folder: Path) -> None:
             milliseconds = _time(modules[label][run % LOADS], inputs, calls[label])
             if run >= 0:
                 times[label].append(milliseconds)
-        _status(folder, "running", max(0, run + 1), job["runs"])
+        tell_status(folder, "running", max(0, run + 1), job["runs"])
     for label in LABELS:
         result[label]["ms"] = times[label]
     if job["profile"]:
         for label in LABELS:
-            _status(folder, f"profiling {label}", LABELS.index(label), len(LABELS))
+            tell_status(folder, f"profiling {label}", LABELS.index(label), len(LABELS))
             result[label]["profile"] = _profile(folder / f"{label}.etdp", emitted[label], inputs)
-    _replace(folder / "result.json", result)
+    write_json(folder / "result.json", result)
 
 
 def _first_run(module: Any, inputs: Any, undelegated: dict[str, int]) -> Any:
@@ -128,22 +127,5 @@ def _profile(path: Path, program: bytes, inputs: Any) -> list[tuple[str, float, 
     return [(name, milliseconds[name], calls[name]) for name in calls]
 
 
-def _status(folder: Path, phase: str, done: int, total: int) -> None:
-    _replace(folder / "status.json", {"phase": phase, "done": done, "total": total})
-
-
-def _replace(path: Path, content: Any) -> None:
-    """Write a file so that whoever reads it finds the old or the new one, never half of it."""
-    partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(content))
-    os.replace(partial, path)
-
-
 if __name__ == "__main__":
-    directory = Path(sys.argv[1])
-    try:
-        main(directory)
-    except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        _replace(directory / "error.json", {"kind": type(error).__name__, "message": lines[0] if lines else ""})
-        raise
+    work(main)
