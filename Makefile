@@ -46,6 +46,12 @@ help: ## show this list
 lab: setup ## set up what is needed, then open JupyterLab on the first notebook
 	$(BIN)/python -m jupyterlab $(AS_ROOT) --LabApp.default_url=/lab/tree/$(NOTEBOOK) $(ARGS)
 
+# Widgets of this Lab follow what the watcher builds; it ends with the Lab.
+.PHONY: live
+live: setup ## the same Lab, whose open widgets follow every change of the front end
+	node widgets/front-end/build.mjs --watch & trap "kill $$!" EXIT; \
+	  LOWERSCOPE_LIVE="$(CURDIR)/widgets/front-end/build/live" $(MAKE) lab
+
 .PHONY: test
 test: setup-test chromium ## set up what the tests need, then run them; ARGS="-k name" goes to pytest
 	$(BIN)/python -m pytest $(ARGS)
@@ -86,6 +92,7 @@ clean: ## remove what builds and tests made; .venv stays
 	rm -rf widgets/front-end/node_modules .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
 
+# No target of its own for a user, and so not among what `make help` lists: `make test` comes by here.
 .PHONY: chromium
 chromium:
 	@if [ ! -x $(CHROMIUM) ]; then \

@@ -22,7 +22,7 @@ from lowerscope.columns import unpack
 from lowerscope.pattern import REGISTRY
 from lowerscope_widgets import BundleError, Explorer, requests
 from lowerscope_widgets import explorer as explorer_module
-from lowerscope_widgets.bundle import bundle
+from lowerscope_widgets.bundle import read_bundle
 from lowerscope_widgets.jobs import Jobs
 from tests.engine.nets import mixed
 
@@ -577,7 +577,7 @@ def test_bad_arguments_are_named(program: lowerscope.Program) -> None:
 
 def test_a_missing_bundle_says_how_to_build_it(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="run `make bundle`"):
-        bundle(tmp_path)
+        read_bundle(tmp_path)
 
 
 # ---------------------------------------------------------------------- jobs

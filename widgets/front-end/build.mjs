@@ -11,6 +11,7 @@ import { internalNames } from "./internal_names.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const bundle = join(here, "..", "lowerscope_widgets", "static");
+const live = join(here, "build", "live");
 const tests = join(here, "build", "tests");
 
 // The bundle travels with every instance of the widget, so it has to stay small. In bytes, both files together.
@@ -66,8 +67,9 @@ function areaOf(path) {
   return /^src\/(\w+)\//.exec(path)?.[1] ?? "store and scene";
 }
 
+/** Builds on every change of a source, beside the bundle that is released: readable, and with its source map. */
 async function watch() {
-  const context = await esbuild.context({ ...explorer, minify: false, sourcemap: "inline", logLevel: "info" });
+  const context = await esbuild.context({ ...explorer, outdir: live, minify: false, sourcemap: "inline", logLevel: "info" });
   await context.watch();
 }
 

@@ -34,6 +34,7 @@ from lowerscope.target import target_of
 from lowerscope_widgets import answers, requests
 from lowerscope_widgets.bundle import bundle
 from lowerscope_widgets.jobs import Jobs
+from lowerscope_widgets.live_reload import follow
 from lowerscope_widgets.measuring import WHAT, described, measure, polled_by
 from lowerscope_widgets.opening import Opening, UnknownOps
 from lowerscope_widgets.static_view import StaticView, said_view, session_view, show_static
@@ -104,6 +105,7 @@ class Explorer(anywidget.AnyWidget):
         self._quiet = False  # a trait is set to tell Python what happened, not to make it happen
         super().__init__(panels=list(panels or PANELS), height=height)
         self.on_msg(self._on_message)
+        follow(self)
         if self._opening is not None:
             self._opening.start()
         else:
