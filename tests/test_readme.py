@@ -26,14 +26,17 @@ def test_the_table_of_patterns_is_the_registry():
 
 def test_the_python_runs_from_top_to_bottom_as_it_is_written(tmp_path: Path):
     blocks = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
-    assert len(blocks) >= 3
-    checks = """
-assert session.patterns().loc["conv2d_with_epilogue", "applied"] > 0
-assert lowerscope.load("lowered.pt2").exported_program is not None
-assert {"conv_relu", "double_negation"} <= set(session.patterns().index)
-"""
+    # what each block has come to: the example, a pattern by example, one as a class, a target
+    checks = (
+        """assert session.patterns().loc["conv2d_with_epilogue", "applied"] > 0
+assert lowerscope.load("lowered.pt2").exported_program is not None""",
+        """assert "conv_relu" in session.patterns().index""",
+        """assert "double_negation" in session.patterns().index""",
+        """reasons = set(session.outside().reason)
+assert {"my-npu has no operator for aten.cat", "it is too wide"} <= reasons""",
+    )
     script = tmp_path / "readme.py"
-    script.write_text("\n".join(blocks) + checks)
+    script.write_text("\n".join(f"{block}\n{check}" for block, check in zip(blocks, checks, strict=True)))
     (tmp_path / "sample_models").symlink_to(ROOT / "sample_models")
     run = _run([sys.executable, str(script)], tmp_path)
     assert run.returncode == 0, run.stderr
