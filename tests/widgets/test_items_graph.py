@@ -48,6 +48,29 @@ def test_modules_open_and_close_all_to_a_depth_and_one_with_all_inside(widget: W
     widget.until(lambda: "body.3.1" in open_modules(widget))
 
 
+def test_opening_animates_and_reduced_motion_does_not(widget: Widget) -> None:
+    def pictures() -> int:
+        """How many different pictures are shown while the module "body" opens or closes, once its layout has come."""
+        return widget.root.evaluate(
+            """async (root) => {
+              const { store, scene } = root.lowerscope, canvas = root.querySelector('.ls-stage canvas'), seen = new Set();
+              const before = scene(), row = before.moduleRow('body');
+              store.openModules([row], !before.modules.open[row]);
+              while (scene() === before) await new Promise(requestAnimationFrame);
+              for (const end = performance.now() + 800; performance.now() < end;) {
+                await new Promise(requestAnimationFrame);
+                seen.add(canvas.toDataURL());
+              }
+              return seen.size;
+            }"""
+        )
+
+    assert pictures() > 3
+    widget.page.emulate_media(reduced_motion="reduce")
+    assert pictures() <= 2
+    widget.page.emulate_media(reduced_motion="no-preference")
+
+
 def test_the_minimap_moves_the_view_and_f_fits_the_graph_then_the_selection(widget: Widget) -> None:
     widget.travel(CONV)
     before = widget.place(CONV)

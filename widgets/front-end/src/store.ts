@@ -265,7 +265,7 @@ export class Store extends RecipeActions {
     if (scene === null) return;
     const kept = selected.filter((id) => scene.nodeRow(id) >= 0);
     this.update({
-      selected: kept,
+      selected: kept.length < selected.length ? kept : selected, // a new array would count as a change, and end the motion
       focusedPattern: focusedPattern !== null && scene.patternRow(focusedPattern) >= 0 ? focusedPattern : null,
       results: query === "" ? [] : search(scene, query),
       hover: nothingHovered,

@@ -53,6 +53,7 @@ test("numbers are written with a real minus sign and say nothing where nothing c
   assert.equal(percent(1000, 998), "−0.2%");
   assert.equal(percent(5, 5), "");
   assert.equal(percent(0, 3), "");
+  assert.equal(percent(3, 370), "×123");
   assert.equal(count(10_000), "10,000");
   assert.equal(plural(1, "match", "matches"), "1 match");
   assert.equal(plural(2, "match", "matches"), "2 matches");

@@ -51,10 +51,12 @@ export function drawModules(frame: Frame): void {
 
 /** Names last, over the edges' bundles: a header is never crossed out by a line. */
 export function drawModuleHeaders(frame: Frame): void {
-  for (const row of frame.moduleRows) if (frame.scene.modules.path(row) !== "") drawHeader(frame, row);
+  const middles = new Map<number, number>();
+  for (const row of frame.moduleRows) if (frame.scene.modules.path(row) !== "") drawHeader(frame, row, middles);
 }
 
-function drawHeader(frame: Frame, row: number): void {
+/** `middles`: where the headers drawn so far are, by row; a row without one has its parent's. */
+function drawHeader(frame: Frame, row: number, middles: Map<number, number>): void {
   const { context, theme, scene, modules, zoom } = frame;
   const open = scene.modules.open[row] !== 0;
   const x = modules.x[row] as number;
@@ -69,6 +71,11 @@ function drawHeader(frame: Frame, row: number): void {
   );
   if (11 * scale * zoom * frame.ratio < 9 || w * zoom < 44) return;
   const middle = open || h < HEADER * scale * 1.5 ? y + Math.min(h, HEADER * scale) / 2 : y + h / 2;
+  // From afar the headers of nested boxes are closer than their letters are high: the outer one is read.
+  const above = middles.get(scene.modules.parent[row]) ?? -Infinity;
+  const clear = middle - above > 12 * scale;
+  middles.set(row, clear ? middle : above);
+  if (!clear) return;
 
   context.save();
   context.translate(x, middle);

@@ -81,10 +81,10 @@ export class Framing {
     const world = pane?.world();
     if (pane === undefined || world == null || pane.width === 0) return false;
     const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 12, 0.82);
-    // Of a graph that is wider than the pane, what it begins with is in the middle.
+    // Of a graph that is wider than the pane, the left is seen, where the names of modules are, and what it begins with.
     const top = pane.shown === null ? null : topmost(pane.shown);
-    if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.width)
-      camera.x = top - (pane.width - 40) / 2 / camera.zoom;
+    if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.width - 64)
+      camera.x = Math.max(world.x0 - 12 / camera.zoom, top - (pane.width - 150) / camera.zoom);
     for (const one of this.panes()) {
       one.camera.copyFrom(camera);
       one.moved();

@@ -37,6 +37,7 @@ export function count(value: number): string {
 export function percent(before: number, after: number): string {
   if (before === 0 || before === after) return "";
   const change = ((after - before) / before) * 100;
+  if (change >= 900) return `×${(after / before).toFixed(0)}`;
   const digits = Math.abs(change) < 1 ? change.toFixed(1) : change.toFixed(0);
   return `${digits.replace("-", "−")}%`.replace(/^(?=\d)/, "+");
 }
