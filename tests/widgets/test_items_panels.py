@@ -1,8 +1,13 @@
-"""The panels' items one by one, by real clicks and keys: patterns, skips, steps, search, numbers."""
+"""The panels' items one by one, by real clicks and keys: patterns, skips, steps, inspector, search, numbers, what goes out."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -24,6 +29,7 @@ def at_the_start(widget: Widget) -> None:
           store.setView('after'); store.setStep(root.lowerscope.scene().lastStep);
         }"""
     )
+    widget.find("sheet", sheet="node").click()
 
 
 # ---------------------------------------------------------------------- patterns
@@ -53,6 +59,65 @@ def test_all_none_solo_and_the_filter(widget: Widget) -> None:
     assert all(int(n) > 0 for n in shown.evaluate_all("(rows) => rows.map((row) => row.dataset.applied)"))
     widget.find("patterns-filter").click()
     assert widget.find("pattern-row").count() == every
+
+
+def drag(widget: Widget, pattern: str, onto: str) -> None:
+    """Drag a pattern's row to the upper half of another's."""
+    rows = [widget.find("pattern-row", pattern=name) for name in (pattern, onto)]
+    rows[0].scroll_into_view_if_needed()
+    source, goal = (row.bounding_box() for row in rows)
+    assert source is not None
+    assert goal is not None
+    widget.page.mouse.move(source["x"] + 90, source["y"] + source["height"] / 2)
+    widget.page.mouse.down()
+    widget.page.mouse.move(source["x"] + 90, goal["y"] + 3, steps=4)
+    widget.page.mouse.up()
+
+
+def test_a_drag_moves_a_pattern_and_says_why_where_it_must_not(widget: Widget) -> None:
+    drag(widget, "fold_batch_norm", "core_aten")
+    error = widget.find("region-error", region="patterns")
+    error.wait_for()
+    assert "'core_aten' must run before 'fold_batch_norm'" in error.inner_text()
+    widget.find("dismiss-error").click()
+    error.wait_for(state="detached")
+    # A target's own patterns hold one another in their order; one of another target that is put in has more room.
+    widget.lab.run_cell(2)
+    name, onto = "im2col_conv_activation", "conv_with_clamp"
+    widget.find("pattern-row", pattern=name).wait_for()
+    order = widget.session()["order"]
+    assert order[-2:] == [onto, name]
+    drag(widget, name, onto)
+    names = "(rows) => rows.map((row) => row.dataset.pattern)"
+    shown = widget.find("pattern-row")
+    widget.until(lambda: shown.evaluate_all(names) == [*order[:-2], name, onto])
+    assert widget.session()["order"] == [*order[:-2], name, onto]
+    for wanted in (order, order[:-1]):
+        widget.find("undo").click()
+        widget.until(lambda wanted=wanted: shown.evaluate_all(names) == wanted)
+
+
+def test_hovering_a_row_highlights_its_matches_and_clicks_walk_through_them(widget: Widget) -> None:
+    row = widget.find("pattern-row", pattern=EPILOGUE)
+    widget.page.mouse.move(1, 1)
+    widget.keys("f")
+    plain = at_rest(widget.picture, widget.page)
+    row.hover()
+    widget.until(lambda: widget.state("hover.pattern") == EPILOGUE and widget.picture() != plain)
+    widget.page.mouse.move(1, 1)
+    widget.until(lambda: widget.picture() == plain)
+    row.click()
+    visited = []
+    for _ in range(3):
+        row.click()
+        widget.until(lambda: widget.state("selected") not in [[], *visited])
+        visited.append(widget.state("selected"))
+    members = widget.scene(
+        "[...Array(scene.matches.length).keys()].filter((match) => scene.verdict(match) === 'applied'"
+        f" && scene.patterns[scene.matches.pattern[match]].name === '{EPILOGUE}').length"
+    )
+    assert members == 8
+    assert all(node.startswith("conv2d_with_epilogue") for (node,) in visited)
 
 
 def test_the_skip_list_completes_what_is_typed_and_takes_globs_and_chips_go(widget: Widget) -> None:
@@ -108,7 +173,49 @@ def test_steps_go_on_back_play_pause_and_scrub(widget: Widget) -> None:
     widget.find("scrubber").focus()
     widget.page.keyboard.press("End")
     assert widget.state("step") == last
-    widget.find("sheet", sheet="node").click()
+
+
+def test_teaching_shows_the_sentence_and_mathematics_and_hides_the_rest(widget: Widget) -> None:
+    widget.find("sheet", sheet="steps").click()
+    widget.find("teach").click()
+    step = widget.scene(f"1 + [...scene.steps.pattern].findIndex((p) => scene.patterns[p].name === '{EPILOGUE}')")
+    assert step > 0
+    widget.root.evaluate("(root, step) => root.lowerscope.store.setStep(step)", step)
+    sentence = widget.root.locator(f'[data-ls="sentence"][data-step="{step}"] h2')
+    sentence.wait_for()
+    assert "conv2d" in sentence.inner_text()
+    assert "activation(conv(x, w, b)" in widget.find("mathematics").inner_text()
+    assert not widget.root.locator(".ls-left").is_visible()
+    assert widget.root.locator(".ls-pane").count() == 2, "the neighbourhood before and after"
+    widget.find("teach").click()
+    assert widget.root.locator(".ls-left").is_visible()
+
+
+# ---------------------------------------------------------------------- inspector
+def test_the_inspector_has_arguments_constants_source_users_and_provenance(widget: Widget) -> None:
+    widget.view("before")
+    widget.travel(CONV)
+    widget.find("why-not", node=CONV).wait_for()
+    arguments = widget.find("argument").evaluate_all("(all) => all.map((one) => one.dataset.argument)")
+    assert {"input", "weight", "padding"} <= set(arguments)
+    assert "f32[1,4,8,8]" in widget.find("node-output").inner_text()
+    assert "self.norm(self.conv(x))" in widget.find("node-source").inner_text()
+    assert "body" in widget.find("node-module").inner_text()
+    more = widget.find("more-facts")
+    if more.count():
+        more.locator("summary").click()
+    assert widget.find("fact", fact="strides").inner_text() != ""
+    assert widget.find("fact", fact="taken").locator('[data-ls="provenance"]').count() == 1
+    widget.find("constant-open").first.click()
+    widget.find("statistics").wait_for()
+    assert "mean" in widget.find("statistics").inner_text()
+    assert widget.find("histogram").locator("rect").count() > 4
+    user = widget.find("fact", fact="users").locator('[data-ls="node-link"]').first
+    name = user.get_attribute("data-node") or user.inner_text()
+    user.click()
+    widget.until(lambda: widget.state("selected") == [name])
+    widget.keys("Alt+ArrowLeft")
+    widget.until(lambda: widget.state("selected") == [CONV])
 
 
 # ---------------------------------------------------------------------- search
@@ -116,6 +223,8 @@ def test_steps_go_on_back_play_pause_and_scrub(widget: Widget) -> None:
     ("query", "op", "module"),
     [
         ("cnv2d", "conv2d", ""),
+        ("op:conv module:body.1.* dtype:f32", "conv", "body.1"),
+        ("op:sigmoid users>0", "sigmoid", ""),
     ],
 )
 def test_search_filters_and_its_results_walk_the_graph(widget: Widget, query: str, op: str, module: str) -> None:
@@ -171,3 +280,89 @@ def test_latency_shows_progress_and_stops_and_the_widget_answers_meanwhile(widge
     assert widget.state("focusedPattern") == EPILOGUE
     stop.click()
     widget.until(lambda: widget.state("latency.state") == "cancelled")
+
+
+# ---------------------------------------------------------------------- what goes out
+def export(widget: Widget, item: str) -> None:
+    widget.find("export").click()
+    widget.root.locator(f'[data-ls="menu-item"][data-item="{item}"]').click()
+
+
+def test_the_recipe_is_copied_as_python_json_and_compile_options(widget: Widget) -> None:
+    off = widget.find("pattern-row", pattern=EPILOGUE)
+    off.locator('[data-ls="pattern-toggle"]').click()
+    widget.until(lambda: off.get_attribute("data-enabled") == "false")
+    widget.find("copy-python").click()
+    widget.until(lambda: "session" in widget.clipboard())
+    python = widget.clipboard()
+    compile(python, "recipe", "exec")
+    assert f"session.disable('{EPILOGUE}')" in python
+    export(widget, "json")
+    widget.until(lambda: widget.clipboard().startswith("{"))
+    recipe = json.loads(widget.clipboard())
+    assert recipe["target"] == "vulkan"
+    assert recipe["disabled"] == [EPILOGUE]
+    export(widget, "compile_options")
+    widget.until(lambda: widget.clipboard().startswith("compile_options"))
+    options: dict[str, Any] = {}
+    exec(widget.clipboard(), options)
+    assert any(EPILOGUE in names for names in options["compile_options"].values())
+    widget.find("undo").click()
+    widget.until(lambda: off.get_attribute("data-enabled") == "true")
+
+
+def test_svg_and_png_are_of_the_whole_graph(widget: Widget, tmp_path: Path) -> None:
+    widget.travel("mul")
+    widget.keys("0", "+", "+")  # far too near for the pane to show all
+    height = widget.scene(
+        "Math.max(...[...Array(scene.modules.length).keys()].map((i) => scene.modules.y[i] + scene.modules.h[i] || 0))"
+    )
+    with widget.page.expect_download() as download:
+        export(widget, "png")
+    download.value.save_as(tmp_path / "graph.png")
+    encoded = base64.b64encode((tmp_path / "graph.png").read_bytes()).decode()
+    tall, top, bottom = widget.page.evaluate(
+        """async (data) => {
+          const picture = await createImageBitmap(await (await fetch(`data:image/png;base64,${data}`)).blob());
+          const canvas = new OffscreenCanvas(picture.width, picture.height), pen = canvas.getContext('2d');
+          pen.drawImage(picture, 0, 0);
+          const colours = (y) => new Set(new Uint32Array(pen.getImageData(0, y, picture.width, 120).data.buffer)).size;
+          return [picture.height, colours(0), colours(picture.height - 120)];
+        }""",
+        encoded,
+    )
+    assert tall > height
+    assert min(top, bottom) > 3, "the first and the last node are drawn, at the two ends"
+    with widget.page.expect_download() as download:
+        export(widget, "svg")
+    download.value.save_as(tmp_path / "graph.svg")
+    svg = ElementTree.fromstring((tmp_path / "graph.svg").read_text())
+    left, up, across, down = map(float, svg.attrib["viewBox"].split())
+    texts = [text for text in svg.iter() if text.tag.endswith("text")]
+    assert {"x", "body.0.0", "body.3.1", "sigmoid", "output"} <= {text.text for text in texts}
+    assert all(left <= float(t.attrib["x"]) <= left + across and up <= float(t.attrib["y"]) <= up + down for t in texts)
+
+
+def test_html_is_saved_and_the_pt2_says_which_custom_ops_it_needs(widget: Widget, tmp_path: Path) -> None:
+    with widget.page.expect_download(timeout=60_000) as download:
+        export(widget, "html")
+    download.value.save_as(tmp_path / "net.html")
+    assert (tmp_path / "net.html").read_text().lstrip().lower().startswith("<!doctype html")
+    export(widget, "pt2")
+    toast = widget.root.locator('[data-ls="toast"]', has_text="Saved the lowered program")
+    toast.wait_for(timeout=60_000)
+    assert re.search(r"needs `import lowerscope` for .*conv2d", toast.inner_text())
+    # the picture on a page of its own, from disk: no request leaves it
+    page = widget.page.context.new_page()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((tmp_path / "net.html").as_uri())
+    page.locator('.ls-root[data-ls-ready="true"]').wait_for(timeout=60_000)
+    page.locator('[data-ls="sheet"][data-sheet="steps"]').click()
+    page.locator('[data-ls="step-next"]').first.click()
+    assert page.locator(".ls-root").evaluate("(root) => root.lowerscope.state().step") == 1
+    # a toggle that was recorded is replayed, too
+    page.locator(f'[data-ls="pattern-row"][data-pattern="{EPILOGUE}"] [data-ls="pattern-toggle"]').click()
+    page.locator(f'[data-ls="pattern-row"][data-pattern="{EPILOGUE}"][data-enabled="false"]').wait_for()
+    assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [(tmp_path / "net.html").as_uri()]
+    page.close()

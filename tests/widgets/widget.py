@@ -51,6 +51,7 @@ print(json.dumps({
     "selected": list(explorer.selected),
 }))
 """,
+    """session.insert("im2col_conv_activation", after="conv_with_clamp")""",
 ]
 
 
