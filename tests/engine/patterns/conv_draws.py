@@ -1,17 +1,51 @@
-"""Convolutions and dtypes that property tests draw."""
+"""Convolutions and dtypes that property tests draw, and the test that some of what was drawn is rewritten."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 from torch import Tensor, nn
 
-DTYPES: SearchStrategy[torch.dtype] = st.sampled_from([torch.float32, torch.float16, torch.bfloat16, torch.float64])
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+DTYPES: SearchStrategy[torch.dtype] = st.sampled_from(_DTYPES)
 
-_EITHER, _SMALL = st.booleans(), st.integers(0, 1)
+
+def mostly(usual: Any, *others: Any) -> SearchStrategy[Any]:
+    """`usual` in most draws, else one of the others: of several axes that each refuse, a few draws must pass them all."""
+    return st.sampled_from([usual] * (4 * len(others)) + list(others))
+
+
+def drawn(examples: int = 25, **axes: SearchStrategy[Any]) -> Callable[[Callable[..., str | None]], Callable[[], None]]:
+    """A property test of a function that returns the condition which refused what was drawn, None where it was rewritten.
+
+    It fails when fewer than one in eight draws were rewritten, so that it cannot pass on refusals alone.
+    """
+
+    def decorate(body: Callable[..., str | None]) -> Callable[[], None]:
+        def test() -> None:
+            outcomes: Counter[str | None] = Counter()
+
+            @settings(max_examples=examples)
+            @given(**axes)
+            def once(**values: Any) -> None:
+                outcomes[body(**values)] += 1
+
+            once()
+            assert outcomes[None] >= outcomes.total() / 8, outcomes
+
+        test.__name__ = body.__name__
+        return test
+
+    return decorate
+
+
+_EITHER, _SMALL, _ONE_OR_TWO, _GROUPS = st.booleans(), st.integers(0, 1), st.integers(1, 2), st.integers(1, 3)
 _KINDS: dict[tuple[int, bool], Any] = {
     (1, False): nn.Conv1d,
     (1, True): nn.ConvTranspose1d,
@@ -28,21 +62,28 @@ def convolutions(
     ranks: tuple[int, ...] = (3, 4, 4, 5),
     transposed: SearchStrategy[bool] = _EITHER,
     padding: SearchStrategy[int] = _SMALL,
+    dilation: SearchStrategy[int] = _ONE_OR_TWO,
+    groups: SearchStrategy[int] = _GROUPS,
+    ratio: SearchStrategy[int] = _ONE_OR_TWO,
 ) -> tuple[Any, Tensor]:
     """A float32 convolution and its input, of one of these ranks: kernel, stride, padding, dilation and, transposed, output
-    padding differ by axis; one group, several, or one for each channel; with a bias or without; a batch of 1 or more.
+    padding differ by axis; `ratio` channels in and out for each group; with a bias or without; a batch of 1 or more.
     """
     dims = draw(st.sampled_from(ranks)) - 2
     turned = draw(transposed)
 
-    def by_axis(low: int, high: int) -> list[int]:
-        return draw(st.lists(st.integers(low, high), min_size=dims, max_size=dims))
+    def by_axis(one: SearchStrategy[int]) -> list[int]:
+        return draw(st.lists(one, min_size=dims, max_size=dims))
 
-    stride, dilation = by_axis(1, 3), by_axis(1, 2)
-    groups = draw(st.sampled_from([1, 2, 3]))
-    ins, outs = (groups * draw(st.sampled_from([1, 1, 2])) for _ in range(2))
-    options: dict[str, Any] = {"bias": draw(st.booleans()), "groups": groups, "stride": stride, "dilation": dilation}
+    stride, count = by_axis(st.integers(1, 3)), draw(groups)
+    options: dict[str, Any] = {
+        "bias": draw(st.booleans()),
+        "groups": count,
+        "stride": stride,
+        "dilation": by_axis(dilation),
+    }
     if turned:
         options["output_padding"] = [draw(st.integers(0, s - 1)) for s in stride]
-    conv = _KINDS[dims, turned](ins, outs, by_axis(1, 3), padding=[draw(padding) for _ in range(dims)], **options)
-    return conv, torch.randn(draw(st.sampled_from([1, 1, 1, 3])), ins, *by_axis(6, 8))
+    ins, outs = count * draw(ratio), count * draw(ratio)
+    conv = _KINDS[dims, turned](ins, outs, by_axis(st.integers(1, 4)), padding=by_axis(padding), **options)
+    return conv, torch.randn(draw(st.sampled_from([1, 1, 1, 3])), ins, *by_axis(st.integers(7, 8)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -14,7 +13,7 @@ from lowerscope.measure.parity import parity
 from lowerscope.recipe import Recipe
 from lowerscope.verdict import Outcome
 from tests.engine.patterns.condition_cases import program_of
-from tests.engine.patterns.conv_draws import DTYPES, convolutions
+from tests.engine.patterns.conv_draws import DTYPES, convolutions, drawn, mostly
 from tests.engine.patterns.vulkan_nets import net, ops_of, verdict_of
 
 NORMS = {1: nn.BatchNorm1d, 2: nn.BatchNorm2d, 3: nn.BatchNorm3d}
@@ -33,7 +32,6 @@ def checked(
     lowering = lower(program, recipe)
     verdict = verdict_of(lowering, pattern, anchor)
     reason = first(refusals)
-    event(reason or "applied")
     assert verdict.failed == reason
     assert (verdict.outcome is Outcome.APPLIED) == (reason is None) == (pattern in {s.pattern for s in lowering.steps})
     lowering.program.exported_program.validate()
@@ -64,8 +62,7 @@ def phases_that_crop(conv: Any) -> bool:
     )
 
 
-@settings(max_examples=25)
-@given(
+@drawn(
     convolution=convolutions(),
     dtype=DTYPES,
     affine=st.booleans(),
@@ -84,18 +81,26 @@ def test_fold_batch_norm(convolution, dtype, affine, target):
     anchor = "native_batch_norm_legit_no_training"
     lowering = checked(make, Recipe(target), "fold_batch_norm", refusals, anchor)
     assert any("batch_norm" in name for name in ops_of(lowering)) == any(refusals.values())
+    return first(refusals)
 
 
-@settings(max_examples=40)
-@given(convolution=convolutions(transposed=st.sampled_from([True, True, True, False])), dtype=DTYPES)
+@drawn(
+    40,
+    convolution=convolutions(
+        (3, 4),
+        transposed=st.just(True),
+        dilation=mostly(1, 2),
+        groups=mostly(1, 2, 3),
+        ratio=mostly(1, 2),
+    ),
+    dtype=DTYPES,
+)
 def test_polyphase_conv_transpose(convolution, dtype):
     conv, x = convolution
     dense = conv.groups == 1
     multiple = all(k % s == 0 for k, s in zip(conv.kernel_size, conv.stride, strict=True))
     whole = dense and (multiple or not is_depthwise(conv))
     refusals = {
-        "transposed": not is_transposed(conv),
-        "one_or_two_dimensional": x.dim() == 5,
         "strided": all(s == 1 for s in conv.stride),
         "dilation_1": any(d != 1 for d in conv.dilation),
         "dense_or_depthwise": not dense and not is_depthwise(conv),
@@ -107,16 +112,17 @@ def test_polyphase_conv_transpose(convolution, dtype):
     make = net(lambda y, s: y, x=x, conv=lambda: conv, dtype=dtype)
     lowering = checked(make, recipe, "polyphase_conv_transpose", refusals)
     calls = lowering.program.graph.find_nodes(op="call_function", target=torch.ops.aten.convolution.default)
-    assert any(node.args[6] for node in calls) == (is_transposed(conv) and any(refusals.values()))
+    assert any(node.args[6] for node in calls) == any(refusals.values())
+    return first(refusals)
 
 
-@settings(max_examples=40)
-@given(
+@drawn(
+    40,
     convolution=convolutions(
-        (3, 3, 3, 4), transposed=st.sampled_from([True, True, True, False]), padding=st.sampled_from([0, 0, 0, 1])
+        (3, 3, 3, 3, 4), transposed=mostly(True, False), padding=mostly(0, 1), dilation=mostly(1, 2), ratio=mostly(1, 2)
     ),
     dtype=DTYPES,
-    one_step=st.booleans(),
+    one_step=mostly(True, False),
 )
 def test_depthwise_conv_transpose_as_mul(convolution, dtype, one_step):
     conv, x = convolution
@@ -135,10 +141,10 @@ def test_depthwise_conv_transpose_as_mul(convolution, dtype, one_step):
     make = net(lambda y, s: y, x=x, conv=lambda: conv, dtype=dtype)
     lowering = checked(make, recipe, "depthwise_conv_transpose_as_mul", refusals)
     assert ("aten.mul.Tensor" in ops_of(lowering)) == (not any(refusals.values()))
+    return first(refusals)
 
 
-@settings(max_examples=25)
-@given(
+@drawn(
     convolution=convolutions(),
     dtype=DTYPES,
     bounds=st.sampled_from([(0.0, None), (-0.2, 0.3), (None, 0.1), None]),
@@ -151,13 +157,14 @@ def test_fuse_activation(convolution, dtype, bounds):
     recipe = Recipe("xnnpack").disable("polyphase_conv_transpose", "depthwise_conv_transpose_as_mul")
     lowering = checked(net(then, x=x, conv=lambda: conv, dtype=dtype), recipe, "fuse_activation", refusals)
     assert ("xnnpack.conv_with_range" in ops_of(lowering)) == (not any(refusals.values()))
+    return first(refusals)
 
 
-@settings(max_examples=40)
-@given(
-    convolution=convolutions(transposed=st.sampled_from([False, False, False, True])),
-    dtype=st.sampled_from([torch.float16, torch.float16, torch.float16, torch.float32, torch.bfloat16, torch.float64]),
-    profile=st.sampled_from([{}, {}, {}, {"vendor": "nvidia"}, {"channels_last": False}]),
+@drawn(
+    40,
+    convolution=convolutions((3, 4, 4, 5), transposed=mostly(False, True), groups=mostly(1, 2)),
+    dtype=mostly(torch.float16, torch.float32, torch.bfloat16, torch.float64),
+    profile=mostly({}, {"vendor": "nvidia"}, {"channels_last": False}),
 )
 def test_im2col_conv_activation(convolution, dtype, profile):
     conv, x = convolution
@@ -175,3 +182,4 @@ def test_im2col_conv_activation(convolution, dtype, profile):
     make = net(lambda y, s: y.relu(), x=x, conv=lambda: conv, dtype=dtype)
     lowering = checked(make, recipe, "im2col_conv_activation", refusals)
     assert ("aten.relu" in ops_of(lowering)) == any(refusals.values())
+    return first(refusals)
