@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch._higher_order_ops.hints_wrap import hints_wrapper
 from torch._higher_order_ops.map import map as map_over
 from torch._higher_order_ops.scan import scan
 from torch.nn import functional as F
 
 from lowerscope.by_example import pattern_from
+from lowerscope.errors import MeasureError
 from lowerscope.pattern import REGISTRY, Kind, Match, Pattern, pattern
 from lowerscope.program import capture
 from lowerscope.session import Session
@@ -202,6 +204,43 @@ def test_a_match_that_reaches_out_of_its_graph_is_refused_by_name(where, own):
     told = found.why_not("reaching", path + "relu_1")
     outside = {n.graph for n in seen} != {seen[0].graph}
     assert outside == (told.verdict == "near miss" and fault(told).name == "one_graph")
+
+
+def test_a_match_across_a_write_inside_is_refused_by_name(own):
+    @pattern("*", before=["core_aten"])
+    class Across(Pattern):
+        """A relu and the sigmoid that reads it."""
+
+        name, kind, anchors, conditions = "across", Kind.FUSION, (aten.relu.default,), ()
+
+        def match(self, anchor, check):
+            sigmoid = next(iter(anchor.users))
+            return Match(anchor, (anchor, sigmoid), sigmoid)
+
+    def region(s, x):
+        with torch.no_grad():
+            y = x + 1
+            a = y.relu()
+            y.mul_(2)
+            return a.sigmoid() + y
+
+    with torch.enable_grad():
+        found = Session(capture(Of(region).eval(), (IMAGE,)))
+    told = found.why_not("across", found.near_misses("across").anchor.item())
+    path, _, name = str(fault(told).node).rpartition("/")
+    assert (fault(told).name, name) == ("no_mutation_between", "mul_")
+    assert path
+    assert told.anchor == f"{path}/relu"
+
+
+def test_a_weight_that_export_has_left_without_values_is_named():
+    def hinted(s, x):
+        return hints_wrapper(lambda x: F.relu(s.conv(x)), (x,), {}, hints={"level": 1})
+
+    found = Session(capture(Of(hinted, conv=nn.Conv2d(4, 4, 3)).eval(), (IMAGE,)))
+    assert found.why_not(EPILOGUE, "hints_wrapper_body_graph_0/conv2d").verdict == "near miss"
+    with pytest.raises(MeasureError, match=r"'hints_wrapper_body_graph_0/_param_constant0' of .* without values"):
+        found.parity()
 
 
 def test_what_a_loop_carries_around_is_no_constant():

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.node import map_aggregate, map_arg
 from torch.utils import _pytree as pytree
@@ -213,6 +214,11 @@ class Interpreter:
         if isinstance(value, torch.fx.GraphModule):
             # A higher-order operator calls its sub-graphs itself: what it calls is this interpreter.
             return lambda *args: self._graph(value, args, f"{path}{target}/")
+        if isinstance(value, FakeTensor):  # torch.export does not lift what a hints_wrapper's function closes over
+            raise MeasureError(
+                f"'{path}{target}' of {self._name} is a weight without values, left so by torch.export: hand it to the "
+                "function of that sub-graph as an input"
+            )
         if isinstance(value, torch.Tensor) and self._casting:
             return self._casting.tensor(value)
         return value
