@@ -38,9 +38,25 @@ class ExamplePattern(Pattern):
     where: Sequence[Where]
     replacement: Callable[..., Any]
 
+    def anchors_in(self, editor: Editor) -> Iterable[Node]:
+        """Where the output's op is, and where another op follows what should feed it: that is explained, and no match."""
+        output = _output(self.search)
+        feeding = {n.target for n in output.all_input_nodes if n.op == "call_function"}
+        found: list[Node] = []
+        for graph in editor.graphs.values():
+            here = set(graph.find_nodes(op="call_function", target=output.target, sort=False))
+            fed = [n for op in feeding for n in graph.find_nodes(op="call_function", target=op, sort=False)]
+            others = {u for n in fed for u in n.users if u.op == "call_function"}
+            # a node that the output's op reads is an extra one in between: that is told at the output's op
+            found += sorted(here | {n for n in others if here.isdisjoint(n.users)})
+        return found
+
     def match(self, anchor: Node, check: Check) -> Match | None:
         output = _output(self.search)
         aligner = Aligner(self.constants, **self.aligner_options)
+        if anchor.target is not output.target:
+            self._explain_other_op(anchor, output, aligner, check)
+        check.that("ends", True, at=anchor, expected=display_name(output.target), actual=display_name(output.target))
         found = aligner.align(output, anchor, check)
         calls = [n for n in self.search.nodes if n.op == "call_function"]
         best = found if found is not None else aligner.best
@@ -63,6 +79,25 @@ class ExamplePattern(Pattern):
             check.that(_name_of(where), holds, at=anchor, expected="true", actual=str(holds).lower())
         nodes = tuple(sorted(dict.fromkeys(found.nodes(calls))))
         return Match(anchor, nodes, anchor, {"bound": [found.met[p] for p in self.inputs]})
+
+    def _explain_other_op(self, anchor: Node, output: Node, aligner: Aligner, check: Check) -> None:
+        """State what of the pattern feeds a node of another op than the pattern's last, and that it ends otherwise."""
+        met: dict[Node, Any] = {}
+        for call in (n for n in output.all_input_nodes if n.op == "call_function"):
+            for given in anchor.all_input_nodes:
+                found = aligner.align(call, given, check)
+                if found is not None:
+                    met.update(found.met)
+                    break
+        if met:
+            check.that("begins", True, at=anchor, expected="a node of the pattern feeding it", actual="found")
+        for call, node in met.items():
+            if call.op == "call_function":
+                check.touch(node)
+                check.that(
+                    f"node_{call.name}", True, at=node, expected=_described(call), actual=display_name(call.target)
+                )
+        check.fail("ends", at=anchor, expected=display_name(output.target), actual=display_name(anchor.target))
 
     def _state(self, call: Node, best: Alignment, aligner: Aligner, matched: bool, check: Check) -> None:
         name, difference = f"node_{call.name}", aligner.difference
@@ -140,7 +175,10 @@ def pattern_from(
     output = _output(graph)
     if output.op != "call_function":
         raise RecipeError(f"'{title}' computes nothing: its search function gives back an input")
-    conditions = [Condition("begins", f"something that feeds it belongs to {title}")]
+    conditions = [
+        Condition("ends", f"its op is {display_name(output.target)}"),
+        Condition("begins", f"something that feeds it belongs to {title}"),
+    ]
     conditions += [Condition(f"node_{c.name}", _described(c)) for c in reversed(calls)]
     conditions.append(Condition("no_escape", "values inside the match are read only inside it"))
     conditions += [Condition(_name_of(w), (w.__doc__ or _name_of(w)).strip().split("\n")[0]) for w in where]
@@ -151,7 +189,7 @@ def pattern_from(
         "kind": Kind.FUSION,
         "anchors": (output.target,),
         "conditions": tuple(conditions),
-        "nothing_to_fuse": ("begins",) if len(calls) > 1 else (),
+        "nothing_to_fuse": ("ends", "begins") if len(calls) > 1 else ("ends",),
         "search": graph,
         "constants": constants,
         "inputs": [n for n in graph.nodes if n.op == "placeholder" and n not in constants],

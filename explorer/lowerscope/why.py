@@ -130,7 +130,7 @@ def _nearest(
     inside, outside = lowering.remember("operands", lambda: _operands(lowering))
     seen = set(line)
     queue = deque((id, 0) for id in line)
-    best: tuple[int, int, int, Verdict] | None = None
+    best: tuple[int, int, bool, int, Verdict] | None = None
     passing: tuple[int, Verdict] | None = None
     while queue:
         id, distance = queue.popleft()
@@ -151,8 +151,9 @@ def _nearest(
                 if verdict.outcome is Outcome.APPLIED and not verdict.record.failure():
                     passing = passing or (distance + 1, verdict)
                 else:
-                    candidate = (distance + 1, upstream, -verdict.passed, verdict)
-                    if best is None or candidate[:3] < best[:3]:
+                    idle = verdict.outcome is Outcome.NOTHING_TO_FUSE  # what has something to say speaks first
+                    candidate = (distance + 1, upstream, idle, -verdict.passed, verdict)
+                    if best is None or candidate[:4] < best[:4]:
                         best = candidate
     if (
         best is not None
@@ -161,7 +162,7 @@ def _nearest(
         and ledger.records[line[0]].op == "placeholder"
     ):
         best = None  # the weight of a match that is applied: what its neighbours lack is not about it
-    return (best[3] if best is not None else None), (passing[1] if passing is not None else None)
+    return (best[4] if best is not None else None), (passing[1] if passing is not None else None)
 
 
 def _operands(lowering: Lowering) -> tuple[dict[str, list[str]], dict[str, list[str]]]:

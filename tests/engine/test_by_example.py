@@ -217,6 +217,31 @@ def test_an_anchor_that_nothing_of_the_pattern_feeds_is_no_near_miss():
     assert _verdict(session) == "nothing to fuse"
 
 
+@pytest.mark.parametrize("asked", ["clamp", "convolution", "p_conv_weight"])
+def test_another_op_at_the_end_is_named_beside_what_feeds_it(asked):
+    inputs = [torch.randn(IMAGE), *WEIGHTS]
+    pattern_from(lambda x, w, b: F.hardtanh(F.conv2d(x, w, b), 0.0, 6.0), torch.neg, inputs, name=NAME)
+    session = _session(lambda s, x: s.conv(x).clamp(0.0, 6.0).neg(), torch.randn(IMAGE), conv=nn.Conv2d(3, 4, 3))
+    told = session.why_not(NAME, asked)
+    assert told.failed is not None
+    assert told.verdict == "nothing to fuse"  # a lone convolution, and what follows it is another pattern's
+    assert (told.failed.name, told.failed.node) == ("ends", "clamp")
+    assert told.failed.sentence == "its op is aten.clamp at clamp, expected aten.hardtanh"
+    assert set(told.nodes) == {"clamp", "convolution"}
+    aligned = told.to_frame().loc["node_convolution"]
+    assert (aligned["status"], aligned["node"]) == ("passed", "convolution")
+    assert len(session.near_misses(NAME)) == 0
+
+
+def test_what_misses_by_little_speaks_before_an_op_that_is_another():
+    _unary(lambda x: x.sin().exp())
+    session = _session(lambda s, x: (x.sin().neg().exp(), x.sin().cos()), torch.randn(2, 3))
+    found = session.matches(NAME).set_index("anchor")
+    assert dict(found.failed) == {"exp": "node_sin", "cos": "ends"}
+    for asked in ("neg", "sin"):
+        assert session.why_not(NAME, asked).anchor == "exp"
+
+
 def test_an_argument_that_is_read_twice_is_one_value():
     _unary(lambda x: x.sin() * x)
     session = _session(lambda s, x, y: x.sin() * y, torch.randn(2, 3), torch.randn(2, 3))
