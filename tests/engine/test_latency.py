@@ -43,7 +43,7 @@ def _clamped(fused: bool) -> Program:
 
 def test_both_programs_run_on_the_runtime_and_give_the_same_numbers():
     seen = []
-    report = latency(_clamped(False), _clamped(True), runs=8, progress=lambda *status: seen.append(status))
+    report = latency(_clamped(False), _clamped(True), runs=8, threads=2, progress=lambda *status: seen.append(status))
     assert len(report.before_ms) == len(report.after_ms) == 8
     assert min(report.before_ms + report.after_ms) > 0
     assert report.partitions == (1, 1)
@@ -55,7 +55,8 @@ def test_both_programs_run_on_the_runtime_and_give_the_same_numbers():
     assert report.profile["calls_after"].to_numpy().sum() > 0
     assert report.verdict in ("faster", "slower", "within noise")
     assert "XNNPACK" in report.sentence
-    assert "1 thread, 8 runs each" in report.sentence
+    assert report.threads == 2
+    assert "2 threads, 8 runs each" in report.sentence
     frame = report.frame()
     assert list(frame.index) == ["before", "after"]
     assert frame["bytes"].to_numpy().min() > 0

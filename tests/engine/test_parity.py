@@ -263,6 +263,25 @@ def test_inputs_in_every_usual_form():
     assert parity(keywords, keywords, {"input": x}).agrees
 
 
+def test_a_dict_as_a_positional_input_and_a_loader_of_dicts():
+    class Named(nn.Module):
+        def forward(self, batch):
+            return batch["x"] @ batch["y"]
+
+    program = capture(Named(), ({"x": _x(2, 3), "y": _x(3, 2)},))
+    wrong = capture(Of(lambda s, batch: batch["x"] @ batch["y"] + 1), ({"x": _x(2, 3), "y": _x(3, 2)},))
+    given = {"x": _x(2, 3, seed=5), "y": _x(3, 2, seed=6)}
+    for inputs in ((given,), ((given,), {}), [(given,)]):
+        assert parity(program, program, inputs).agrees
+        report = parity(program, wrong, inputs)
+        assert report.rows[0].max_abs == pytest.approx(1.0), "the dict's tensors are run"
+    rows: Any = [given] * 3
+    loader = torch.utils.data.DataLoader(rows, batch_size=None)
+    report = parity(program, program, ((batch,) for batch in loader))
+    assert len(report.batches) == 3
+    assert report.agrees
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
