@@ -416,6 +416,27 @@ def test_measuring_each_rewrite(browser: Browser) -> None:
     assert "there is no measurement" in browser.fails("measure", what="beauty")
 
 
+@pytest.mark.executorch
+def test_the_real_partitioner_is_asked_in_the_background(browser: Browser) -> None:
+    browser.ask("measure", what="partitioner")
+    assert browser.explorer._jobs.wait()
+    event = browser.events("partitioner")[-1]
+    assert (event["state"], event["rows"]) == ("failed", [])
+    assert "session.set_target('xnnpack') first" in event["sentence"]
+    browser.ask("target", target="xnnpack")
+    browser.ask("measure", what="partitioner")
+    assert browser.explorer._jobs.wait()
+    event = browser.events("partitioner")[-1]
+    assert event["state"] == "fresh", event["sentence"]
+    assert f"of {len(event['rows'])} operators differ" in event["sentence"]
+    body = re.findall(r"export interface PartitionerRow \{(.*?)\}", PROTOCOL.read_text(encoding="utf-8"))[0]
+    assert all(set(row) == set(re.findall(r"(\w+):", body)) for row in event["rows"])
+    assert {row["when"] for row in event["rows"]} == {"before", "after"}
+    assert any(row["executorch"] == row["ours"] == "region 1" for row in event["rows"])
+    told = [e["sentence"] for e in browser.events("progress") if e["what"] == "partitioner"]
+    assert "ExecuTorch, partitioning after" in told
+
+
 def test_a_toggle_cancels_what_was_being_measured(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     begun = threading.Event()
 

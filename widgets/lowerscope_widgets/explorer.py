@@ -325,7 +325,7 @@ class Explorer(anywidget.AnyWidget):
         self._jobs.start(what, lambda cancelled: measure(what, lowering, revision, tell, cancelled), delay)
 
     def cancel(self, what: str) -> None:
-        """Stop what runs in the background ("load", "parity", "latency", "by_step", "conflicts", "what_if", "layout")."""
+        """Stop what runs in the background: a measurement, "load", "what_if" or "layout"."""
         if what == "load" and self._opening is not None:
             self._opening.stop()
         self._jobs.cancel("layout" if what == "load" else what)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import asdict
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from lowerscope.measure.compare import Comparison
 from lowerscope.measure.interpreter import Cancelled
 from lowerscope.measure.latency import LatencyReport, latency
 from lowerscope.measure.parity import parity
+from lowerscope.measure.partitioner import partitioner
 from lowerscope.measure.report import ParityReport, ParityRow
 from lowerscope.measure.step_error import StepError
 from lowerscope.measure.time_left import TimeLeft
@@ -23,9 +25,15 @@ if TYPE_CHECKING:
     from lowerscope.program import Program
 
 Tell = Callable[[dict[str, Any]], None]
-WHAT = ("parity", "latency", "by_step", "conflicts")
-_BODY = {"parity": ("parity", None), "latency": ("latency", None), "by_step": ("rows", []), "conflicts": ("rows", [])}
-_STEPS_SHOWN = 500
+WHAT = ("parity", "latency", "by_step", "conflicts", "partitioner")
+_BODY = {
+    "parity": ("parity", None),
+    "latency": ("latency", None),
+    "by_step": ("rows", []),
+    "conflicts": ("rows", []),
+    "partitioner": ("rows", []),
+}
+_ROWS_SHOWN = 500
 
 
 def measure(what: str, lowering: Lowering, revision: int, tell: Tell, cancelled: Callable[[], bool]) -> None:
@@ -98,7 +106,7 @@ def _by_step(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -
     )
     errors.sort(key=lambda e: e.guilt, reverse=True)
     pattern = {step.number: step.pattern for step in lowering.steps}
-    rows = [step_row(e, pattern[e.step]) for e in errors[:_STEPS_SHOWN]]
+    rows = [step_row(e, pattern[e.step]) for e in errors[:_ROWS_SHOWN]]
     return rows, f"Measured {len(errors)} rewrites one by one."
 
 
@@ -121,9 +129,18 @@ def _conflicts(lowering: Lowering, cancelled: Callable[[], bool], progress: Any)
             "flip": c.flip,
             "apply": None if c.recipe is None else c.recipe.as_dict(),
         }
-        for c in found[:_STEPS_SHOWN]
+        for c in found[:_ROWS_SHOWN]
     ]
     return rows, "No two matches claim the same node." if not found else f"{len(found)} matches lost their nodes."
+
+
+def _partitioner(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -> tuple[list[dict[str, Any]], str]:
+    report = partitioner(
+        lowering,
+        cancelled=cancelled,
+        progress=lambda said, done, total: progress(done, total, f"ExecuTorch, {said}"),
+    )
+    return [asdict(row) for row in report.rows[:_ROWS_SHOWN]], report.sentence
 
 
 def polled_by(cancelled: Callable[[], bool]) -> Callable[[], None]:
@@ -141,6 +158,7 @@ _TAKE: dict[str, Callable[..., tuple[Any, str]]] = {
     "latency": _latency,
     "by_step": _by_step,
     "conflicts": _conflicts,
+    "partitioner": _partitioner,
 }
 
 

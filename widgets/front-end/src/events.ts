@@ -33,6 +33,7 @@ export class EventReader {
       case "latency":
       case "by_step":
       case "conflicts":
+      case "partitioner":
         if (this.#current(event.revision)) {
           const key = event.type === "by_step" ? "byStep" : event.type;
           const body = event.type === "parity" ? event.parity : event.type === "latency" ? event.latency : event.rows;

@@ -151,6 +151,7 @@ export type Event =
   | { type: "latency"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; latency: Latency | null; sentence: string }
   | { type: "by_step"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; rows: StepError[]; sentence: string }
   | { type: "conflicts"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; rows: Conflict[]; sentence: string }
+  | { type: "partitioner"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; rows: PartitionerRow[]; sentence: string }
   | { type: "focus"; node: string }
   | { type: "select"; nodes: string[] }
   | { type: "error"; where: string; sentence: string; otherwise?: string | null }; // otherwise: label of `load` without
@@ -233,6 +234,8 @@ export interface Parity {
 }
 export interface Latency { runtime: string; before_ms: number; after_ms: number; ratio: string; sentence: string; profile: { op: string; before_ms: number; after_ms: number }[] }
 export interface StepError { step: number; pattern: string; node: string; isolated: string; propagated: string; guilt: number }
-export type Measurable = "parity" | "latency" | "by_step" | "conflicts";
+export type Measurable = "parity" | "latency" | "by_step" | "conflicts" | "partitioner";
 /** A match that lost its nodes to another one; flipped, parity, flip, apply: of letting it win, tried on a copy. */
 export interface Conflict { loser: string; loser_at: string; winner: string; at: string; why: string; operators: number; flipped: number | null; parity: string; flip: string; apply: object | null }
+/** An operator before or after: the region of ours and of ExecuTorch's own partitioner that takes it, or the reason why not. */
+export interface PartitionerRow { when: "before" | "after"; node: string; op: string; ours: string; executorch: string; agree: boolean }

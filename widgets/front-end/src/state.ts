@@ -1,6 +1,6 @@
 /** What one display of the widget knows and shows: plain data, replaced and never changed in place. */
 import type { Pending } from "./client";
-import type { Conflict, Explanation, Inspection, Latency, Parity, Statistics, StepError, WhatIf, WhyNot } from "./protocol";
+import type { Conflict, Explanation, Inspection, Latency, Parity, PartitionerRow, Statistics, StepError, WhatIf, WhyNot } from "./protocol";
 import type { Scene } from "./scene";
 import type { SearchHit } from "./search";
 
@@ -74,6 +74,7 @@ export interface State {
   latency: Measured<Latency>;
   byStep: Measured<readonly StepError[]>;
   conflicts: Measured<readonly Conflict[]>;
+  partitioner: Measured<readonly PartitionerRow[]>;
   progress: Readonly<Record<string, Progress>>; // by what
 
   pending: readonly Pending[];
@@ -130,6 +131,7 @@ export function initialState(live: boolean): State {
     latency: unmeasured,
     byStep: unmeasured,
     conflicts: unmeasured,
+    partitioner: unmeasured,
     progress: {},
     pending: [],
     kernel: "idle",

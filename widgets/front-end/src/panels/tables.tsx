@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import type { Conflict, CountRow, Latency, Parity, StepError } from "../protocol";
+import type { Conflict, CountRow, Latency, Parity, PartitionerRow, StepError } from "../protocol";
 import { Badge, Button, Link, Name, Pill } from "./bits";
 import { Measurement } from "./measurement";
 import { NodeLink } from "./node_link";
@@ -18,6 +18,7 @@ const SHEETS = [
   { name: "by_step", title: "By step" },
   { name: "latency", title: "Latency" },
   { name: "conflicts", title: "Conflicts" },
+  { name: "partitioner", title: "Partitioner" },
 ] as const;
 
 type SheetName = (typeof SHEETS)[number]["name"];
@@ -41,6 +42,7 @@ export function Tables(): JSX.Element {
       {sheet === "by_step" && <ByStep />}
       {sheet === "latency" && <LatencyTable />}
       {sheet === "conflicts" && <Conflicts />}
+      {sheet === "partitioner" && <Partitioner />}
     </section>
   );
 }
@@ -341,6 +343,32 @@ function Conflicts(): JSX.Element {
         rows={measured.value ?? []}
         columns={columns}
         keyOf={(row) => `${row.loser} ${row.loser_at}`}
+      />
+    </Measurement>
+  );
+}
+
+const SIDES: ColumnOf<PartitionerRow>[] = [
+  { name: "node", title: "node", value: (row) => row.node, show: (row) => <NodeLink node={row.node} /> },
+  ...(["op", "when", "ours", "executorch"] as const).map((name) => ({
+    name,
+    title: name,
+    value: (row: PartitionerRow) => row[name],
+    show: (row: PartitionerRow) => brief(row[name]),
+  })),
+];
+
+function Partitioner(): JSX.Element {
+  const measured = usePick((state) => state.partitioner);
+  return (
+    <Measurement of={measured} what="partitioner" say="What ExecuTorch's own partitioner takes: not asked.">
+      <div class="ls-summary">{brief(measured.sentence)}</div>
+      <Table
+        name="partitioner"
+        rows={measured.value ?? []}
+        columns={SIDES}
+        keyOf={(row) => `${row.when} ${row.node}`}
+        rowClass={(row) => (row.agree ? "" : "ls-guilty")}
       />
     </Measurement>
   );
