@@ -47,7 +47,13 @@ def test_the_real_partitioners_regions_and_reasons_stand_beside_ours(lab: Lab) -
     conv = tables.locator('[data-ls="table-row"][data-key="before conv2d"]')
     assert conv.locator('[data-column="ours"]').inner_text() == "region 1"
     assert conv.locator('[data-column="executorch"]').inner_text() == "region 1"
-    lab.screenshot("partitioner_sheet")
+    hint = tables.locator('[data-key="after to_nhwc"] [data-column="executorch"] span').get_attribute("title")
+    assert hint == "Only dim-order preserving clones are supported.", "a reason that is cut can be read whole"
+    for width in (1400, 600):
+        lab.size(width, 900)
+        lab.screenshot(f"partitioner_sheet_{width}")
+        assert page.locator(".ls-root").evaluate("(root) => root.scrollWidth <= root.clientWidth")
+    lab.size(1400, 900)
 
     mean.locator('[data-ls="node-link"]').click()
     page.wait_for_function("document.querySelector('.ls-root').lowerscope.state().selected[0] === 'mean'")

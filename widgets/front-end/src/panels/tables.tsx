@@ -354,7 +354,7 @@ const SIDES: ColumnOf<PartitionerRow>[] = [
     name,
     title: name,
     value: (row: PartitionerRow) => row[name],
-    show: (row: PartitionerRow) => brief(row[name]),
+    show: (row: PartitionerRow) => <span title={brief(row[name])}>{brief(row[name])}</span>,
   })),
 ];
 
