@@ -7,12 +7,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import torch
 
+from lowerscope.cli_json import REPORT_KEYS, WHY_KEYS, documented, report_object, why_object
 from lowerscope.errors import LowerscopeError
 from lowerscope.explain import Explanation
 from lowerscope.recipe import Recipe, Skip
@@ -50,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     report = _command(
         commands, "report", _report, "what each pattern does to a model: counts, matches, parity",
         "lowerscope report model.pt2 --target vulkan --disable conv2d_with_epilogue --json",
+        REPORT_KEYS,
     )  # fmt: skip
     _model(report)
     report.add_argument(
@@ -65,17 +68,18 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument(
         "--json",
         action="store_true",
-        help="print one JSON object: program, target, recipe, patterns, near_misses, operators, parity",
+        help="print one JSON object, whose keys are listed below",
     )
 
     why = _command(
         commands, "why", _why, "why a pattern did or did not match at a node",
         "lowerscope why model.pt2 conv2d_with_epilogue conv2d_7 --target vulkan",
+        WHY_KEYS,
     )  # fmt: skip
     _model(why)
     why.add_argument("pattern", metavar="PATTERN", help="name of a pattern of the target")
     why.add_argument("node", metavar="NODE", help="name of a node, of any stage of the lowering")
-    why.add_argument("--json", action="store_true", help="print one JSON object: verdict, reason, conditions")
+    why.add_argument("--json", action="store_true", help="print one JSON object, whose keys are listed below")
 
     export = _command(
         commands, "export-html", _export_html, "a self-contained HTML file that replays the lowering without a kernel",
@@ -96,12 +100,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: Any, name: str, run: Any, says: str, example: str) -> argparse.ArgumentParser:
+def _command(
+    commands: Any, name: str, run: Any, says: str, example: str, keys: Mapping[str, Any] | None = None
+) -> argparse.ArgumentParser:
+    listed = f"\nkeys of the JSON object:\n{documented(keys)}\n" if keys else ""
     parser = commands.add_parser(
         name,
         help=says,
         description=says[0].upper() + says[1:] + ".",
-        epilog=f"example:\n  {example}\n\n{_EXIT}",
+        epilog=f"example:\n  {example}\n\n{_EXIT}{listed}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.set_defaults(run=run)
@@ -123,21 +130,7 @@ def _report(arguments: argparse.Namespace) -> int:
     patterns, counts, parity = session.patterns(), session.op_counts(), session.parity()
     broken = bool(parity["verdict"].isin(["different", "incomparable"]).any())
     if arguments.json:
-        print(
-            json.dumps(
-                {
-                    "program": session.program.name,
-                    "target": session.target,
-                    "recipe": session.recipe.as_dict(),
-                    "patterns": patterns.to_dict(orient="index"),
-                    "near_misses": misses.to_dict(orient="records"),
-                    "operators": counts.to_dict(orient="index"),
-                    "parity": parity.reset_index().astype(str).to_dict(orient="records"),
-                },
-                indent=2,
-                default=_plain,
-            )
-        )
+        _print_json(report_object(session, misses, parity))
     else:
         print(f"{session.program.name} for {session.target}\n")
         print(patterns.drop(columns=["kind"]).to_string(), "\n")
@@ -150,28 +143,18 @@ def _report(arguments: argparse.Namespace) -> int:
     return 3 if broken else 0
 
 
-def _plain(value: Any) -> Any:
-    """A number of numpy's as one of Python's."""
-    return value.item() if hasattr(value, "item") else str(value)
-
-
 def _why(arguments: argparse.Namespace) -> int:
     explanation = Session(arguments.model, arguments.target).why_not(arguments.pattern, arguments.node)
     assert isinstance(explanation, Explanation)
     if not arguments.json:
         print(explanation)
         return 0
-    rows = explanation.to_frame().reset_index().to_dict(orient="records")
-    said = {
-        "pattern": explanation.pattern,
-        "node": explanation.node,
-        "anchor": explanation.anchor,
-        "verdict": explanation.verdict,
-        "reason": explanation.reason,
-        "conditions": rows,
-    }
-    print(json.dumps(said, indent=2))
+    _print_json(why_object(explanation))
     return 0
+
+
+def _print_json(said: dict[str, Any]) -> None:
+    print(json.dumps(said, indent=2, allow_nan=False))
 
 
 def _export_html(arguments: argparse.Namespace) -> int:
@@ -186,8 +169,15 @@ def _lab(arguments: argparse.Namespace) -> int:
 
     Session(arguments.model, arguments.target)  # a model that cannot be opened is told of here, not in a browser
     path = write_notebook(Path(arguments.model), arguments.target, Path.cwd())
-    command = [sys.executable, "-m", "jupyterlab", str(path)]
-    return subprocess.call([*command, "--no-browser"] if arguments.no_browser else command)
+    # The address, not the file: that is what JupyterLab prints, too, where it opens no browser.
+    command = [sys.executable, "-m", "jupyterlab", f"--LabApp.default_url=/lab/tree/{quote(path.name)}"]
+    if arguments.no_browser:
+        command.append("--no-browser")
+    if (
+        os.name == "posix" and os.geteuid() == 0
+    ):  # which JupyterLab refuses unless told; in a container nobody else is there
+        command.append("--allow-root")
+    return subprocess.call(command)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
+import time
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -60,14 +64,51 @@ def test_report_as_json_says_what_the_session_says(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     assert cli.main(["report", MODEL, "--json", "--disable", "conv2d_with_epilogue"]) == 0
     said = json.loads(capsys.readouterr().out)
-    assert set(said) == {"program", "target", "recipe", "patterns", "near_misses", "operators", "parity"}
     session = Session(MODEL)
     session.disable("conv2d_with_epilogue")
     assert said["recipe"] == session.recipe.as_dict()
     assert said["patterns"]["conv2d_with_epilogue"]["would"] == 1
     assert said["patterns"]["conv_with_clamp"]["applied"] == session.patterns().applied["conv_with_clamp"] == 1
     assert said["operators"]["total"]["after"] == session.op_counts().after["total"]
-    assert [row["verdict"] for row in said["parity"]] == session.parity().verdict.tolist()
+    parity = session.parity()
+    assert [row["verdict"] for row in said["parity"]] == parity.verdict.tolist()
+    assert [row["max_abs"] for row in said["parity"]] == parity.max_abs.tolist()
+    assert [row["nan_agrees"] for row in said["parity"]] == [True, True]
+
+
+def _documented(capsys, command: str) -> dict[str, set[str]]:
+    """The keys that `--help` lists, and those of the objects in each."""
+    with pytest.raises(SystemExit):
+        cli.main([command, "--help"])
+    keys: dict[str, set[str]] = {}
+    for line in capsys.readouterr().out.partition("keys of the JSON object:\n")[2].splitlines():
+        key, meaning = line.split(maxsplit=1)
+        assert len(meaning.split()) >= 2
+        if line.startswith("    "):
+            keys[list(keys)[-1]].add(key)
+        else:
+            keys[key] = set()
+    return keys
+
+
+@pytest.mark.parametrize(
+    ("command", "named", "inner"),
+    [
+        ("report", [], {"patterns", "near_misses", "operators", "parity"}),
+        ("why", ["conv2d_with_epilogue", "conv2d_1"], {"conditions"}),
+    ],
+)
+def test_the_keys_that_help_lists_are_those_of_the_json(folder, monkeypatch, capsys, command, named, inner):
+    monkeypatch.chdir(folder)
+    keys = _documented(capsys, command)
+    assert cli.main([command, MODEL, *named, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
+    assert list(said) == list(keys)
+    assert {key for key, found in keys.items() if found} == inner
+    for key in inner:
+        rows = said[key].values() if isinstance(said[key], dict) else said[key]
+        assert rows
+        assert all(set(row) == keys[key] for row in rows)
 
 
 def test_report_leaves_a_skipped_pattern_out(folder, monkeypatch, capsys):
@@ -160,12 +201,35 @@ def test_lab_opens_a_fresh_notebook_with_the_model(folder, tmp_path, monkeypatch
     assert cli.main(["lab", str(folder / MODEL), "--target", "qnn", *option]) == 7
     (command,) = called
     assert command[1:3] == ["-m", "jupyterlab"]
-    assert command[4:] == option
-    notebook = json.loads(Path(command[3]).read_text())
+    assert ("--no-browser" in command) == bool(option)
+    name = command[3].rpartition("/lab/tree/")[2]
+    notebook = json.loads((tmp_path / name).read_text())
     source = "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code")
     assert str(folder / MODEL) in source
     assert "qnn" in source
     compile(source, "the notebook", "exec")
+
+
+def test_lab_really_opens_the_fresh_notebook_in_jupyterlab(folder, tmp_path):
+    """JupyterLab starts, and what it prints is the address of the notebook, which it serves."""
+    private = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    environment = {**os.environ, **private, "HOME": str(tmp_path), "JUPYTER_TOKEN": "open"}
+    command = [sys.executable, "-m", "lowerscope.cli", "lab", str(folder / MODEL), "--no-browser"]
+    log = tmp_path / "log"
+    with log.open("w") as out:
+        lab = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=out, stderr=out, start_new_session=True)
+    try:
+        address, end = None, time.monotonic() + 60
+        while address is None and lab.poll() is None and time.monotonic() < end:
+            time.sleep(0.1)
+            address = re.search(r"(http://localhost:\d+)/lab/tree/(\S+)\?token=", log.read_text())
+        assert address is not None, log.read_text()
+        with urllib.request.urlopen(f"{address[1]}/api/contents/{address[2]}?token=open", timeout=30) as answer:
+            cells = json.load(answer)["content"]["cells"]
+        assert str(folder / MODEL) in "".join(cell["source"] for cell in cells)
+    finally:
+        os.killpg(lab.pid, signal.SIGTERM)
+        lab.wait(timeout=30)
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(folder):
