@@ -71,11 +71,6 @@ def dtype_of(node: Any) -> torch.dtype | None:
     return value.dtype if isinstance(value, torch.Tensor) else None
 
 
-def only_user(node: Node) -> Node | None:
-    """The one node that reads `node`; None when there are several or none."""
-    return next(iter(node.users)) if len(node.users) == 1 else None
-
-
 def same_number(a: Any, b: Any) -> bool:
     """Whether two literals are the same number: 2 equals 2.0, NaN equals NaN, and -0.0 does not equal 0.0."""
     if isinstance(a, bool) or isinstance(b, bool):

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.fx import Graph, Node
+from torch.fx import Node
 
 from lowerscope.ops import display_name
 from lowerscope.program import Program
@@ -133,8 +133,3 @@ def aliases(node: Node) -> bool:
 def later_readers(node: Node, of: Node) -> list[Node]:
     """The readers of `of` that stand after `node`, and so read what it has written."""
     return [user for user in of.users if user is not node and node < user]
-
-
-def has_writes(graph: Graph) -> bool:
-    """Whether any op of the graph writes in place."""
-    return any(writes(n) for n in graph.nodes)

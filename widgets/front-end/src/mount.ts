@@ -22,13 +22,13 @@ export interface Slots {
   overlay: HTMLElement;
 }
 
-export interface Options {
+interface Options {
   panels?: readonly string[];
   height?: number | undefined;
 }
 
 /** What tests and the curious find on the root element. */
-export interface RootElement extends HTMLElement {
+interface RootElement extends HTMLElement {
   lowerscope: { state(): State; scene(): Scene | null; store: Store };
   /** What is at a point of the page (client px); null when nothing is. */
   hitTest(x: number, y: number): unknown;

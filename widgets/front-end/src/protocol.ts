@@ -156,7 +156,7 @@ export type Event =
   | { type: "select"; nodes: string[] }
   | { type: "error"; where: string; sentence: string; otherwise?: string | null }; // otherwise: label of `load` without
 
-export interface Argument { name: string; text: string; nodes: string[] } // nodes: ids that the text mentions
+interface Argument { name: string; text: string; nodes: string[] } // nodes: ids that the text mentions
 export interface Inspection {
   node: string;
   op: string;

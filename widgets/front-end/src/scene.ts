@@ -11,16 +11,16 @@ export type Numbers = Uint8Array | Int32Array | Float32Array;
 type Tables = SceneHeader["tables"];
 type NumberColumns<T extends keyof Tables, S extends string> = { readonly [C in Exclude<keyof Tables[T], S>]: Numbers };
 type StringColumns<S extends string> = { readonly [C in S]: (row: number) => string };
-export type SceneTable<T extends keyof Tables, S extends string = never> = NumberColumns<T, S> &
+type SceneTable<T extends keyof Tables, S extends string = never> = NumberColumns<T, S> &
   StringColumns<S> & { readonly length: number };
 
 export type Modules = SceneTable<"modules", "path" | "label" | "type">;
 export type Nodes = SceneTable<"nodes", "id" | "op" | "label" | "detail" | "shape" | "source">;
 export type Edges = SceneTable<"edges", "arg">;
-export type Routes = SceneTable<"routes">;
-export type Points = SceneTable<"points">;
+type Routes = SceneTable<"routes">;
+type Points = SceneTable<"points">;
 export type Matches = SceneTable<"matches", "reason">;
-export type Members = SceneTable<"members">;
+type Members = SceneTable<"members">;
 export type Steps = SceneTable<"steps", "sentence">;
 
 /** Node kinds (`nodes.kind`) and flags (`nodes.flags`), as the protocol numbers them. */

@@ -10,7 +10,7 @@ export interface Place {
 }
 
 /** Whether some pane of the view shows this node. */
-export function isShown(scene: Scene, node: number, state: State): boolean {
+function isShown(scene: Scene, node: number, state: State): boolean {
   return shownSteps(state).some(({ from, to }) => scene.nodeAlive(node, from) || scene.nodeAlive(node, to));
 }
 
@@ -89,7 +89,7 @@ function step<T>(list: readonly T[], at: number, direction: 1 | -1): T | null {
 }
 
 /** What the keyboard is on: a node, or a closed module's box. */
-export type Cursor = { node: string } | { module: string };
+type Cursor = { node: string } | { module: string };
 
 interface Item {
   row: number;

@@ -184,7 +184,7 @@ export function stubsOf(frame: Frame, rows: readonly number[]): Stub[] {
   return [...stubs.values()];
 }
 
-export function farName(scene: Scene, far: { row: number; module: boolean }): string {
+function farName(scene: Scene, far: { row: number; module: boolean }): string {
   return far.module ? scene.modules.label(far.row) || scene.modules.path(far.row) : scene.nodes.id(far.row);
 }
 

@@ -13,7 +13,7 @@ export function patternColour(theme: Theme, color: number): string {
   return theme.patterns[color % 6] ?? theme.text2;
 }
 
-export function hullColour(frame: Frame, hull: Hull): string {
+function hullColour(frame: Frame, hull: Hull): string {
   if (hull.style === "dotted") return frame.theme.text2;
   return patternColour(frame.theme, frame.scene.patterns[hull.pattern]?.color ?? 0);
 }

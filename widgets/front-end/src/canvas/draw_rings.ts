@@ -80,7 +80,7 @@ function drawHover(frame: Frame, row: number): void {
   context.globalAlpha = 1;
 }
 
-export function drawRing(frame: Frame, row: number, colour: string, width: number, gap: number): void {
+function drawRing(frame: Frame, row: number, colour: string, width: number, gap: number): void {
   const { context, nodes, px } = frame;
   const outside = Math.max(gap, gap * px * 0.7);
   const x = (nodes.x[row] as number) - outside;

@@ -9,7 +9,7 @@ export interface PointerPlace {
   additive: boolean; // Shift, Ctrl or Cmd: add to the selection
 }
 
-export interface Handlers {
+interface Handlers {
   moved(): void;
   hover(place: PointerPlace | null): void;
   click(place: PointerPlace): void;

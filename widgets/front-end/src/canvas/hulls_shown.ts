@@ -5,7 +5,7 @@ import { hullLoops, type Loop, roundedLoop } from "./hull";
 import { indexOf, RowIndex } from "./index_tree";
 import { rect, type Rect, union } from "./rect";
 
-export type HullStyle = "solid" | "dashed" | "dotted" | "would";
+type HullStyle = "solid" | "dashed" | "dotted" | "would";
 
 export interface Hull {
   match: number; // row of scene.matches

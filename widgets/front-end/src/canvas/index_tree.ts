@@ -37,7 +37,7 @@ export class RowIndex {
 }
 
 /** The boxes of everything that a scene lays out, whatever the step. */
-export class SceneIndex {
+class SceneIndex {
   readonly nodes: RowIndex;
   readonly modules: RowIndex;
   readonly routes: RowIndex;

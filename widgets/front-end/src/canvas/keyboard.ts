@@ -60,7 +60,7 @@ export function addKeyboard(root: HTMLElement, store: Store): () => void {
   return () => abort.abort();
 }
 
-export function isTyping(target: EventTarget | null): boolean {
+function isTyping(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   if (target.isContentEditable || target instanceof HTMLTextAreaElement || target instanceof HTMLSelectElement)
     return true;

@@ -15,7 +15,7 @@ export function detailAt(zoom: number): Detail {
 }
 
 /** Smaller text (device px) cannot be read and costs the most: it is left out. */
-export const SMALLEST_TEXT = 9;
+const SMALLEST_TEXT = 9;
 
 export function readable(size: number, zoom: number, ratio: number): boolean {
   return size * zoom * ratio >= SMALLEST_TEXT;

@@ -8,7 +8,7 @@ export const DURATION = { hover: 80, pan: 220, layout: 260, morph: 320 } as cons
 /** With more visible boxes than this a new layout is cut to: moving them would stutter. */
 const MOST_MOVING = 1500;
 
-export function prefersStill(): boolean {
+function prefersStill(): boolean {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 

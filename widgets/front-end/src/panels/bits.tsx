@@ -71,7 +71,7 @@ export function Pill({ tone, text, icon, ...rest }: { tone: Tone; text: string; 
 }
 
 /** Attributes by which tests find a control or a readout. */
-export interface Data {
+interface Data {
   [name: `data-${string}`]: string | number | boolean | undefined;
 }
 
