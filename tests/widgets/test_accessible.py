@@ -143,7 +143,7 @@ def test_the_palette_has_a_contrast_of_4_5(page: Page, theme: str) -> None:
     pairs += [("on-p", f"p{i}") for i in range(1, 7)]
     names = sorted({name for pair in pairs for name in pair})
     colors = page.locator(".ls-root").evaluate(
-        "(root, names) => names.map((name) => getComputedStyle(root).getPropertyValue(`--ls-${name}`).trim())", names
+        "(root, names) => names.map((name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim())", names
     )
     assert all(colors), dict(zip(names, colors, strict=True))
     known = dict(zip(names, page.evaluate(RGBA, colors), strict=True))
