@@ -4,8 +4,9 @@
  * from outside, as browser tests do. tests/internal_names.test.ts holds the list to that.
  */
 export const internalNames = `
-  arriving attend beginOverlay byAnchor byNode closeMenu comparing copyFrom doubleClick drawBase drawer fittingWidth
-  forgetTexts glideTo groupBorder hovered hullRows hulls isHullLit isHullShown isLit keepsExtent minimap moduleRows
-  nodeRows onDrawn onMoved onPattern onSized routeRows schedule setDrawer setMoving startMorph stateOf stopGliding
-  takesWheel toLayoutX toLayoutY toScreenX toScreenY toggleMenu zoomAt
+  absent arriving attend attention beginOverlay byAnchor byNode closeMenu comparing copyFrom doubleClick drawBase
+  drawer fitting fittingWidth forgetTexts glideTo groupBorder hollow hovered hullRows hulls isHullLit isHullShown
+  isLit keepsExtent keyOf minimap moduleRows nodeRows onDrawn onMoved onPattern onRemove onSized onStop routeRows
+  rowClass schedule setChanging setDrawer setMoving spine startMorph stateOf stopGliding takesWheel toLayoutX
+  toLayoutY toScreenX toScreenY toggleMenu zoomAt
 `.trim().split(/\s+/);
