@@ -36,6 +36,8 @@ explorer = Explorer(session, height=700)
 explorer
 """,
     f"""
+import json
+print(json.dumps({{
     "conflicts": session.conflicts().drop(columns="shared").to_dict("records"),
     "reason": session.reasons().iloc[0].to_dict(),
     "second": session.why_not("{EPILOGUE}", "conv2d_1").verdict,
