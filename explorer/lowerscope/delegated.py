@@ -12,7 +12,7 @@ from lowerscope.editor import Editor
 from lowerscope.measure.counts import is_operator
 from lowerscope.memory_layout import gives_number, op_of
 from lowerscope.ops.registry import OWN_OPS
-from lowerscope.partition_graph import MOVES_AXES, has_effect, is_getitem, ranks
+from lowerscope.partition_graph import has_effect, is_getitem, keeps_constant, ranks
 from lowerscope.pattern import Kind, Pattern
 from lowerscope.support.table import Site
 
@@ -55,9 +55,9 @@ class LiveGraph:
         """The fake value of a node."""
         return reference.meta.get("val") if isinstance(reference, Node) else None
 
-    def is_constant(self, reference: Any) -> bool:
-        """Whether a node is a constant of the program, or one merely transposed."""
-        while isinstance(reference, Node) and reference.target in MOVES_AXES:
+    def is_constant(self, reference: Any, dequantized: bool = False) -> bool:
+        """Whether a node is a constant of the program, or one merely transposed or, if `dequantized`, dequantized."""
+        while isinstance(reference, Node) and keeps_constant(reference.target, dequantized):
             reference = reference.args[0]
         return isinstance(reference, Node) and self.editor.is_constant(reference)
 

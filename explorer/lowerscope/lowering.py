@@ -29,7 +29,7 @@ from lowerscope.recipe import Recipe, Skip
 from lowerscope.snapshot import take_snapshot
 from lowerscope.stage import Stage, StageResult
 from lowerscope.target import Target, borrowed_fields, pipeline, target_of
-from lowerscope.verdict import Step, Verdict
+from lowerscope.verdict import Outcome, Step, Verdict
 
 #: Told as a stage begins: its pattern, its place from 0, and how many stages there are.
 Entering = Callable[[str, int, int], None]
@@ -245,11 +245,13 @@ class Lowerer:
         for stage in self._stages:
             verdicts.update(stage.result.verdicts)
             steps += stage.result.steps
-        # what an earlier stage took and made anew is judged where it was met again, not where it was lost
+        # what an earlier stage took and made anew is judged where it was met again, not where it was lost, but for what
+        # was near where it was lost and has nothing to say where it was met again
         ledger = self.editor.ledger
-        lost = [key for key, v in verdicts.items() if v.by is not None]
-        for pattern, anchor in lost:
-            if any((pattern, id) in verdicts for id in ledger.descendants(anchor)):
+        lost = [(key, v) for key, v in verdicts.items() if v.by is not None]
+        for (pattern, anchor), verdict in lost:
+            again = [verdicts[pattern, id] for id in ledger.descendants(anchor) if (pattern, id) in verdicts]
+            if again and (_idle(verdict) or not all(map(_idle, again))):
                 del verdicts[pattern, anchor]
         return verdicts, steps
 
@@ -384,3 +386,7 @@ def _covers(skip: Skip, record: Any) -> bool:
     if skip.module is not None and not skip.covers_module(record.module):
         return False
     return skip.op is None or (record.op == "call_function" and skip.covers_op(op_name(record.target)))
+
+
+def _idle(verdict: Verdict) -> bool:
+    return verdict.outcome is Outcome.NOTHING_TO_FUSE

@@ -22,8 +22,12 @@ from lowerscope.memory_layout import gives_number, op_of
 
 N = TypeVar("N", bound=Hashable)
 
-#: what only moves a constant's axes leaves it a constant
-MOVES_AXES = frozenset({aten.permute.default, aten.t.default, aten.transpose.int})
+_MOVES_AXES = frozenset({aten.permute.default, aten.t.default, aten.transpose.int})
+
+
+def keeps_constant(target: Any, dequantized: bool) -> bool:
+    """Whether a constant is still one behind this op: it only moves axes or, if `dequantized`, tells what codes stand for."""
+    return target in _MOVES_AXES or (dequantized and op_of(target).partition("::")[2].startswith("dequantize"))
 
 
 def ranks(order: Sequence[N], readers: Callable[[N], Iterable[N]], delegated: Callable[[N], bool]) -> dict[N, int]:
@@ -69,12 +73,12 @@ class RecordGraph:
         record = self.records.get(reference) if isinstance(reference, str) else None
         return None if record is None else record.val
 
-    def is_constant(self, reference: Any) -> bool:
-        """Whether a node is a constant of the program, or one merely transposed."""
+    def is_constant(self, reference: Any, dequantized: bool = False) -> bool:
+        """Whether a node is a constant of the program, or one merely transposed or, if `dequantized`, dequantized."""
         if not isinstance(reference, str):
             return False
         record = self.records.get(reference)
-        while record is not None and record.target in MOVES_AXES and record.inputs:
+        while record is not None and keeps_constant(record.target, dequantized) and record.inputs:
             record = self.records.get(record.inputs[0])
         return record is not None and record.id in self.constants
 

@@ -82,6 +82,13 @@ def test_it_tells_how_far_it_is_and_leaves_the_program_as_it_was(measured: Measu
         assert not any("lowerscope" in (n.meta.get("custom") or {}) for n in program.graph.nodes)
 
 
+def test_a_quantized_convolution_is_in_a_region_of_both():
+    report = partitioner(lower(load(FOLDER / "dyt_conv_nhwc.pt2"), "xnnpack"))
+    convolutions = [row for row in report.rows if row.op == "aten.conv2d" and row.when == "before"]
+    assert len(convolutions) == 3
+    assert all(row.ours.startswith("region ") and row.executorch.startswith("region ") for row in convolutions)
+
+
 class Branching(nn.Module):
     def forward(self, x):
         """An operator in a sub-graph, one without a config, and one that XNNPACK takes."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch._ops import OpOverload
 from torch.fx import Node
 
 from lowerscope.check import Check
-from lowerscope.partition_graph import MOVES_AXES
+from lowerscope.partition_graph import keeps_constant
 
 PACKED = "weights are packed before the program runs"
 
@@ -19,11 +18,6 @@ def computed(check: Check, *weights: Any) -> Node | None:
 
 
 def _source(check: Check, weight: Any) -> Any:
-    while isinstance(weight, Node) and not check.is_constant(weight) and _keeps_constant(weight.target):
+    while isinstance(weight, Node) and not check.is_constant(weight) and keeps_constant(weight.target, True):
         weight = weight.args[0]
     return weight
-
-
-def _keeps_constant(target: Any) -> bool:
-    dequantizes = isinstance(target, OpOverload) and "::dequantize" in target.name()
-    return target in MOVES_AXES or dequantizes

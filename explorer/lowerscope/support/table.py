@@ -24,8 +24,8 @@ class Around(Protocol):
         """The fake value of a node; None for what is no node."""
         ...
 
-    def is_constant(self, reference: Any) -> bool:
-        """Whether the node is a constant of the program, or one merely transposed."""
+    def is_constant(self, reference: Any, dequantized: bool = False) -> bool:
+        """Whether the node is a constant of the program, or one merely transposed or, if `dequantized`, dequantized."""
         ...
 
     def target(self, reference: Any) -> Any:
@@ -57,9 +57,9 @@ class Site:
         value = self.around.value(self.given.get(name))
         return tuple(value.shape) if isinstance(value, torch.Tensor) else None
 
-    def constant(self, name: str) -> bool:
-        """Whether an argument is a constant of the program, or left out."""
-        return self.given.get(name) is None or self.around.is_constant(self.given[name])
+    def constant(self, name: str, dequantized: bool = False) -> bool:
+        """Whether an argument is a constant of the program, or left out. dequantized: the codes of one do, too."""
+        return self.given.get(name) is None or self.around.is_constant(self.given[name], dequantized)
 
     def tensors(self) -> Iterator[tuple[str, torch.Tensor]]:
         """("input" or "output", tensor) of everything that it reads and gives."""
@@ -141,11 +141,14 @@ def own(*operators: OpOverload) -> tuple[str, ...]:
     return tuple(operator.name() for operator in operators)
 
 
-def constant_weights(*names: str) -> Limit:
-    """The arguments are constants of the program: the backend packs them ahead of time."""
+def constant_weights(*names: str, dequantized: bool = False) -> Limit:
+    """The arguments are constants of the program: the backend packs them ahead of time.
+
+    dequantized: it packs codes as well, and computes with them, so that a weight may be what dequantizes a constant.
+    """
 
     def limit(site: Site) -> str | None:
-        computed = next((name for name in names if not site.constant(name)), None)
+        computed = next((name for name in names if not site.constant(name, dequantized)), None)
         return None if computed is None else f"its {computed} is computed in the graph, not a constant"
 
     return limit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 
 from lowerscope.ops import xnnpack
@@ -118,6 +120,8 @@ def _not_half(site: Site) -> str | None:
 
 _UNARY = "relu hardtanh clamp sigmoid tanh leaky_relu hardswish abs neg exp log sqrt rsqrt sin cos floor ceil"
 _ALL_DTYPES = FLOATING | QUANTIZED
+#: it has convolutions and linears of codes, too
+_packed = partial(constant_weights, dequantized=True)
 
 TABLE = Table(
     "XNNPACK",
@@ -127,10 +131,10 @@ TABLE = Table(
         Support(ops("mul.Tensor mul.Scalar div.Tensor div.Scalar maximum minimum")),
         Support(ops("add.Tensor add.Scalar sub.Tensor sub.Scalar"), limits=(unscaled,)),
         Support(ops("pow.Tensor_Scalar"), limits=(_square,)),
-        Support(ops("convolution"), limits=(_dims, constant_weights("weight", "bias"))),
-        Support(ops("linear"), limits=(constant_weights("weight", "bias"),)),
-        Support(ops("addmm"), limits=(constant_weights("mat2", "self"),)),
-        Support(ops("mm"), limits=(constant_weights("mat2"),)),
+        Support(ops("convolution"), limits=(_dims, _packed("weight", "bias"))),
+        Support(ops("linear"), limits=(_packed("weight", "bias"),)),
+        Support(ops("addmm"), limits=(_packed("mat2", "self"),)),
+        Support(ops("mm"), limits=(_packed("mat2"),)),
         Support(ops("bmm")),
         Support(
             ops("_native_batch_norm_legit_no_training"),
@@ -156,11 +160,10 @@ TABLE = Table(
             inputs=_ALL_DTYPES | {torch.float64, torch.int64},
             outputs=_ALL_DTYPES,
         ),
-        Support(own(xnnpack.conv_with_range), limits=(_dims, constant_weights("weight", "bias")),
-        ),
-        Support(own(xnnpack.linear_with_range), limits=(constant_weights("weight", "bias"),)),
-        Support(own(xnnpack.addmm_with_range), limits=(constant_weights("mat2", "bias"),)),
-        Support(own(xnnpack.mm_with_range), limits=(constant_weights("mat2"),)),
+        Support(own(xnnpack.conv_with_range), limits=(_dims, _packed("weight", "bias"))),
+        Support(own(xnnpack.linear_with_range), limits=(_packed("weight", "bias"),)),
+        Support(own(xnnpack.addmm_with_range), limits=(_packed("mat2", "bias"),)),
+        Support(own(xnnpack.mm_with_range), limits=(_packed("mat2"),)),
         Support(own(xnnpack.add_with_range, xnnpack.add_scalar_with_range, xnnpack.sub_with_range, xnnpack.sub_scalar_with_range), limits=(unscaled,)),
         Support(own(xnnpack.mul_with_range, xnnpack.mul_scalar_with_range)),
         Support(own(xnnpack.depth_to_space_2d, xnnpack.to_nhwc, xnnpack.to_nchw), inputs=_ALL_DTYPES),
