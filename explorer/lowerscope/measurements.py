@@ -20,7 +20,7 @@ from lowerscope.measure.ledger_counts import count_alive
 from lowerscope.measure.parity import ParityReport, parity
 from lowerscope.measure.partitioner import partitioner
 from lowerscope.measure.quantization import quantization_error
-from lowerscope.measure.step_error import step_frame
+from lowerscope.measure.step_error import StepError, step_frame
 from lowerscope.measure.time_left import TimeLeft
 from lowerscope.program import Program
 from lowerscope.recipe import Skip
@@ -89,7 +89,9 @@ class Measurements:
     ) -> pd.DataFrame:
         """The rewrites responsible for wrong numbers, found by lowering without them: step, pattern, anchor, sentence.
 
-        Empty when the numbers agree. Where either of two would do, the one whose own error is larger is named.
+        Empty when the numbers agree. Where either of two would do, the one whose own error is larger is named. Where the
+        lowered program takes another branch than the original, each sentence says at which node, and if the rewrite's own
+        error is within the tolerance, that rounding has decided.
         tolerance: relative error that counts as agreeing; default by dtype.
         progress: called with (measurements done, about how many in all, a sentence with the time that is left).
         MeasureError: the numbers differ even without any rewrite.
@@ -98,6 +100,9 @@ class Measurements:
         lowerer = Lowerer(self.program)
         keys = {self._skip_of_step(step): step for step in lowering.steps if step.pattern != "core_aten"}
 
+        flipped: list[str] = []
+        own: dict[int, StepError] = {}
+
         def agrees_without(left_out: frozenset[Skip]) -> bool:
             recipe = lowering.recipe.skip(*sorted(left_out, key=str))
             program = lowerer.lower(recipe).program
@@ -105,6 +110,8 @@ class Measurements:
                 lowering.before, program, inputs, oracle=False, tolerance=tolerance, cancelled=cancelled,
                 relower=lambda p: lower(p, recipe).program,
             )  # fmt: skip
+            if not left_out:
+                flipped.extend(report.flips)
             return report.verdict in _AGREES
 
         def suspects() -> Iterator[Skip]:
@@ -114,6 +121,7 @@ class Measurements:
                 raise
             except MeasureError:  # the lowered program does not even run: any rewrite may be why
                 errors = []
+            own.update((e.step, e) for e in errors)
             number = {step.number: key for key, step in keys.items()}
             yield from (number[e.step] for e in sorted(errors, key=lambda e: e.guilt, reverse=True) if e.step in number)
             yield from keys
@@ -128,7 +136,8 @@ class Measurements:
 
         blamed = culprits(suspects(), agrees_without, cancelled=cancelled, progress=told)
         found: list[Step] = [keys[key] for key in blamed]
-        rows = [(s.number, s.pattern, s.anchor, s.module, s.sentence) for s in found]
+        sentences = [step.sentence + _decided(own.get(step.number), flipped) for step in found]
+        rows = [(s.number, s.pattern, s.anchor, s.module, said) for s, said in zip(found, sentences, strict=True)]
         return Table(rows, columns=pd.Index(["step", "pattern", "anchor", "module", "sentence"]))
 
     def _skip_of_step(self, step: Step) -> Skip:
@@ -154,3 +163,13 @@ class Measurements:
     def cost(self) -> pd.DataFrame:
         """FLOPs, bytes read and written, weights and dispatches per operator and in total, before and after."""
         return cost_table(self.lowering.before, self.lowering.program)
+
+
+def _decided(error: StepError | None, flipped: list[str]) -> str:
+    """What a sentence on a blamed rewrite adds where a branch flipped."""
+    if not flipped:
+        return ""
+    said = f" A{'; '.join(flipped).removeprefix('a')}."  # a clause begins with "at"
+    if error is not None and error.isolated is not None and error.isolated.verdict in _AGREES:
+        return f"{said} Its own error is no more than {error.isolated.max_abs:.3g}: rounding has decided."
+    return said

@@ -49,6 +49,7 @@ class Run:
         state: name of each buffer, parameter or input that the program writes to -> its value after the run.
         aliases: path of an output -> name of the input whose memory it shares.
         fallbacks: ids of the nodes that have no kernel in the cast dtype and were computed in their own.
+        entered: the path of each sub-graph (``true_graph_0/``) that was run, in order, as often as it was.
         nonfinite: (id, operator) of the first node whose output is not finite though its inputs are, if watched.
     """
 
@@ -56,6 +57,7 @@ class Run:
     state: dict[str, Any]
     aliases: dict[str, str] = field(default_factory=dict)
     fallbacks: list[str] = field(default_factory=list)
+    entered: list[str] = field(default_factory=list)
     nonfinite: tuple[str, str] | None = None
 
 
@@ -185,6 +187,8 @@ class Interpreter:
         self, module: torch.fx.GraphModule, inputs: Sequence[Any], path: str
     ) -> Generator[tuple[str, torch.fx.Node, Any], None, Any]:
         graph = module.graph
+        if path:
+            self._run.entered.append(path)
         last_uses = self._last_uses.get(graph)
         if last_uses is None:
             last_uses = self._last_uses[graph] = _last_uses(graph)
@@ -271,6 +275,12 @@ def output_paths(exported: torch.export.ExportedProgram) -> list[str]:
     return ["out" + pytree.keystr(path) for path, _ in leaves]
 
 
+def writes_in_place(module: torch.fx.GraphModule) -> bool:
+    """Whether an operator of the graph, or of a sub-graph, writes to one of its inputs."""
+    graphs = (sub.graph for sub in module.modules() if isinstance(sub, torch.fx.GraphModule))
+    return any(_written_by(node) for graph in graphs for node in graph.nodes)
+
+
 def _last_uses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]]:
     """Node -> the nodes whose values nothing reads after it has run."""
     seen: set[torch.fx.Node] = set()
@@ -287,8 +297,7 @@ def _last_uses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]
 
 def _written(module: torch.fx.GraphModule) -> set[torch.fx.Node]:
     """Placeholders that an in-place operator may write to, directly, through a view, or inside a sub-graph."""
-    graphs = (sub.graph for sub in module.modules() if isinstance(sub, torch.fx.GraphModule))
-    if not any(_written_by(node) for graph in graphs for node in graph.nodes):
+    if not writes_in_place(module):
         return set()
     sources: dict[torch.fx.Node, set[torch.fx.Node]] = {}
     written: set[torch.fx.Node] = set()

@@ -11,6 +11,7 @@ import torch
 
 from lowerscope.errors import MeasureError
 from lowerscope.measure.batches import Batch, batches
+from lowerscope.measure.branches import Flip, flips
 from lowerscope.measure.casting import Casting
 from lowerscope.measure.compare import (
     CLOSE,
@@ -21,7 +22,7 @@ from lowerscope.measure.compare import (
     Comparison,
     compare,
 )
-from lowerscope.measure.interpreter import Cancelled, Interpreter, Run
+from lowerscope.measure.interpreter import Cancelled, Interpreter, Run, writes_in_place
 from lowerscope.measure.lively import default_statistics, lively
 from lowerscope.measure.randomness import random_sources, seeded
 from lowerscope.measure.report import ParityReport, ParityRow, join
@@ -118,12 +119,15 @@ class _Measurement:
         self._oracle, self._tolerance = oracle, tolerance
         self._cancelled, self._progress, self._done = cancelled, progress, 0
         self._rows: dict[str, ParityRow] = {}
+        self._flips: list[Flip] = []
         self._random: dict[str, str] | None = None
         self._sources = random_sources(before)
+        self._in_place = writes_in_place(before.graph_module)
 
     def batch(self, batch: Batch, *, may_fail: bool = False) -> None:
         """Run and compare one batch. `may_fail`: a size nobody asked for, at which the original may refuse to run."""
         low = self.report.dtype
+        self._flips = []
         try:
             reference = self._run(self._before, batch, Casting.reference() if low else None)
         except Cancelled:
@@ -155,6 +159,7 @@ class _Measurement:
             )
             return
         self._say_aliases(reference, lowered)
+        self._see_flips(reference, original, lowered)
         if low:
             self._compare_low(reference, original, lowered, batch, low)
         else:
@@ -266,6 +271,8 @@ class _Measurement:
             return None
 
     def _add(self, row: ParityRow) -> None:
+        if row.verdict in (DIFFERENT, INCOMPARABLE):
+            row.why = join([row.why, *(flip.clause for flip in self._flips if self._concerns(flip, row.output))])
         why = (self._random or {}).get(row.output)
         if why is not None and row.verdict != INCOMPARABLE:
             drawn = "the same when both draw the same numbers" if row.verdict in ("equal", "close") else ""
@@ -285,6 +292,20 @@ class _Measurement:
     def _note(self, note: str) -> None:
         if note not in self.report.notes:
             self.report.notes.append(note)
+
+    def _see_flips(self, reference: Run, original: Run, lowered: Run) -> None:
+        where = ("before", "after")
+        if self.report.dtype is not None:
+            dtype = _short(self.report.dtype)
+            for flip in flips(self._before, reference.entered, original.entered, ("in float32", f"in {dtype}")):
+                self._note(f"the original itself takes another way in {dtype}: {flip.clause}")
+            where = ("in float32 before", f"in {dtype} after")
+        self._flips = flips(self._before, reference.entered, lowered.entered, where)
+        self.report.flips += [flip.clause for flip in self._flips if flip.clause not in self.report.flips]
+
+    def _concerns(self, flip: Flip, output: str) -> bool:
+        """Whether the output may depend on it: so too if the graph does not say how, as where an operator writes in place."""
+        return output in flip.reaches or self._in_place
 
     def _say_overflow(self, run: Run) -> None:
         if run.nonfinite is not None:

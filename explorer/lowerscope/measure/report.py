@@ -120,6 +120,7 @@ class ParityReport:
         batches: labels of the inputs that were run.
         notes: what a reader must know beside the numbers: lively statistics, an overflow, an alias, random operators.
         dtype: the dtype that both programs were run in, or None for their own.
+        flips: where the lowered program took another branch than the original, or ran a loop otherwise; clauses.
         reference_twice: "identical" or "differs": whether the original agrees with itself.
     """
 
@@ -127,6 +128,7 @@ class ParityReport:
     batches: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     dtype: torch.dtype | None = None
+    flips: list[str] = field(default_factory=list)
     reference_twice: str = "identical"
 
     @property
