@@ -201,6 +201,18 @@ def test_every_step_of_a_lowering_is_measured_though_later_ones_build_on_it():
     assert {before for _, before, _ in later} <= {node.name for node in program.graph.nodes}
 
 
+def test_it_tells_of_the_rewrites_within_a_stage_too_and_ends_with_all_of_them():
+    net = nn.Sequential(*(nn.Sequential(nn.Conv2d(4, 4, 1), nn.Hardswish()) for _ in range(80)))
+    lowering = lower(capture(net.eval(), (torch.randn(1, 4, 2, 2),)), "vulkan")
+    told: list[tuple[int, int]] = []
+    lowering_errors(lowering, progress=lambda done, total: told.append((done, total)))
+    steps = len(lowering.steps)
+    assert len([s for s in lowering.stages if s.last > s.first]) < 10 < len(told) <= 101
+    assert told == sorted(set(told))
+    assert {total for _, total in told} == {steps}
+    assert told[-1][0] >= 0.99 * steps - 1
+
+
 def test_a_step_on_random_numbers_is_not_called_wrong():
     program = capture(nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.ReLU()).train(), (torch.randn(8, 4),))
     errors = lowering_errors(lower(program, "vulkan"))

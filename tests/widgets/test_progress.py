@@ -39,8 +39,7 @@ def test_a_measurement_says_how_much_longer_it_takes(what, monkeypatch):
     progress = [e for e in told if e["type"] == "progress" and e["total"] > e["done"] > 0]
     assert progress
     for number, event in enumerate(progress, start=1):
-        calls = number if what == "parity" else number + 1  # by_step tells before each stage, from 0 on
-        seconds = round(3 * calls / event["done"] * (event["total"] - event["done"]))
+        seconds = round(3 * number / event["done"] * (event["total"] - event["done"]))
         assert event["sentence"].endswith(f" · about {seconds} s left")
 
 

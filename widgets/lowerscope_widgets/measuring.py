@@ -102,7 +102,7 @@ def _by_step(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -
     errors = lowering_errors(
         lowering,
         cancelled=cancelled,
-        progress=lambda done, total: progress(done, total, f"each rewrite alone, stage {done + 1} of {total}"),
+        progress=lambda done, total: progress(done, total, f"each rewrite alone, {done} of {total}"),
     )
     errors.sort(key=lambda e: e.guilt, reverse=True)
     pattern = {step.number: step.pattern for step in lowering.steps}

@@ -24,6 +24,7 @@ from lowerscope.measure.node_values import compare_values, rmse_ratio
 from lowerscope.measure.randomness import is_random, is_uninitialised, undetermined
 from lowerscope.measure.region import Alignment, Region, writes_in_place
 from lowerscope.measure.step_error import Lowered, Rewrite, StepError
+from lowerscope.measure.time_left import Halves
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
@@ -62,7 +63,8 @@ def lowering_errors(
 
     Args:
         inputs, seed, oracle, tolerance, cancelled: as `step_errors` takes them.
-        progress: called with (stages done, stages in all).
+        progress: called with (rewrites measured, in all), about a hundred times; a rewrite is measured in two walks, in the
+            run and alone, and counts as half after the first.
 
     Raises:
         MeasureError, Cancelled: as `parity`.
@@ -72,15 +74,17 @@ def lowering_errors(
     pairs = step_pairs(lowering.steps)
     errors: list[StepError] = []
     stages = [stage for stage in lowering.stages if stage.last > stage.first]
-    for done, stage in enumerate(stages):
-        if progress is not None:
-            progress(done, len(stages))
+    told = Halves(2 * sum(stage.last - stage.first for stage in stages), progress)
+    for stage in stages:
         met, left = lowering.program_at(stage.first), lowering.program_at(stage.last)
         upto = step_pairs(lowering.steps[: stage.last])[stage.first :]
-        together = step_errors(lowering.before, left, upto, flat, oracle=oracle, **options)
+        together = step_errors(lowering.before, left, upto, flat, oracle=oracle, measured=told.one, **options)
+        told.at_least(stage.last + stage.first)
         alone = step_errors(
-            met, left, step_pairs(lowering.steps[stage.first : stage.last]), flat, oracle=False, **options
-        )
+            met, left, step_pairs(lowering.steps[stage.first : stage.last]), flat,
+            oracle=False, measured=told.one, **options,
+        )  # fmt: skip
+        told.at_least(2 * stage.last)
         for error, found, (_, before, after) in zip(together, alone, pairs[stage.first : stage.last], strict=True):
             why = found.why if found.isolated is None else "" if error.propagated is not None else error.why
             errors.append(replace(error, isolated=found.isolated, before=before, after=after, why=why))
@@ -97,6 +101,7 @@ def step_errors(
     oracle: bool = True,
     tolerance: float | None = None,
     cancelled: Callable[[], bool] | None = None,
+    measured: Callable[[], None] = lambda: None,
 ) -> list[StepError]:
     """Isolated and propagated error of each rewrite, in the order of `mapping`; the first batch of `inputs` is run.
 
@@ -108,13 +113,14 @@ def step_errors(
     Args:
         mapping: (step, node of `before`, node of `after`) for each output that a rewrite replaced. A node that a later
             rewrite took away again gets a row that says so.
+        measured: called after each rewrite, those inside sub-graphs left out.
 
     Raises:
         MeasureError, Cancelled: as `parity`.
     """
     pairs = [StepError(*entry) for entry in mapping]
     flat = inputs if isinstance(inputs, Flat) else first_batch(before, inputs, seed)
-    return _Walk(before, after, pairs, tolerance, cancelled).measure(flat, oracle)
+    return _Walk(before, after, pairs, tolerance, cancelled).measure(flat, oracle, measured)
 
 
 class Flat(tuple):
@@ -151,7 +157,7 @@ class _Walk:
         self._regions: dict[int, Region] = {}
         self._needs: Counter[str] = Counter()
 
-    def measure(self, flat: tuple[Any, ...], oracle: bool) -> list[StepError]:
+    def measure(self, flat: tuple[Any, ...], oracle: bool, measured: Callable[[], None]) -> list[StepError]:
         at = self._plan()
         random = undetermined(self._before.graph)
         copies = writes_in_place(self._before.graph)
@@ -175,6 +181,7 @@ class _Walk:
                 elif gold is not None:
                     gold = self._against(gold, pair, old, value)
                 self._isolate(pair, old, reference)
+                measured()
         inside = [pair for pair in self._pairs if is_inside(pair)]
         if inside:
             measure_inside(

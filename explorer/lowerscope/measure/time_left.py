@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 
@@ -46,3 +47,28 @@ def in_words(seconds: float) -> str:
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min"
+
+
+class Halves:
+    """Counts work that takes two turns for each thing, and tells of it about a hundred times in all.
+
+    Args:
+        total: turns in all, two for each thing.
+        progress: called with (things done, things in all); a thing of which one turn is done counts as half.
+    """
+
+    def __init__(self, total: int, progress: Callable[[int, int], None] | None) -> None:
+        self._total, self._progress = total, progress
+        self._done = self._said = 0
+
+    def one(self) -> None:
+        """One more turn is done."""
+        self.at_least(self._done + 1)
+
+    def at_least(self, done: int) -> None:
+        """So many turns are done, or not needed."""
+        self._done = max(self._done, done)
+        enough = max(2, math.ceil(self._total / 100))
+        if self._progress is not None and self._done >= self._said + enough:
+            self._said = self._done
+            self._progress(self._done // 2, self._total // 2)
