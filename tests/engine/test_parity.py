@@ -235,7 +235,7 @@ def test_a_size_that_was_baked_in_shows_at_another_size():
     after = _program(lambda s, x: x.mean(0) * 4, _x(4, 3), dynamic_shapes={"args": ({0: batch},)})
     assert parity(before, before).agrees
     report = parity(before, after)
-    assert len(report.batches) == 2
+    assert report.batches == ["seed 0", "seed 0, args_0[0] = 5"]
     assert report.verdict == "different"
     assert report.rows[0].batch == report.batches[1]
     assert parity(before, after, _x(4, 3)).verdict == "equal", "the example's own size hides it"
@@ -437,10 +437,17 @@ def test_running_statistics_that_no_schema_says_are_written_are_copied_and_compa
         assert torch.equal(value, kept[name]), name
 
 
+def test_a_dtype_that_cannot_be_computed_in_is_an_error_that_names_those_that_can():
+    before = _program(lambda s, x: x + 1, _x(2))
+    with pytest.raises(MeasureError, match=r"cannot compute in torch\.int8: choose torch\.float64, float32"):
+        parity(before, before, dtype=torch.int8)
+
+
 def test_what_float16_serves_as_badly_before_as_after_is_no_fault_of_the_lowering():
     x = torch.linspace(-1e-3, 1e-3, 101)
     before = _program(lambda s, x: (1000.0 + x) - 1000.0, x)
     report = parity(before, before, dtype=torch.float16)
     assert report.agrees
     assert "so is the original" in report.rows[0].why
+    assert report.sentence == "Same numbers in float16 as the original has, which are far from its float32 ones in out."
     assert report.frame().loc["out", "sqnr_db_before"] == 0.0

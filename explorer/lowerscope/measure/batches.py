@@ -48,10 +48,11 @@ def batches(
         yield from _given(program, inputs)
         return
     chosen = [dict(size) for size in sizes] if sizes is not None else [{}, *_other_sizes(program)]
+    spelled = _spelled(program)
     for size in chosen:
         for seed in seeds:
             args, kwargs = program.inputs(seed, sizes=size) if size else program.inputs(seed)
-            label = f"seed {seed}" + "".join(f", {name} = {value}" for name, value in size.items())
+            label = f"seed {seed}" + "".join(f", {spelled.get(name, name)} = {value}" for name, value in size.items())
             yield Batch(flatten(program, args, kwargs), label)
 
 
@@ -150,6 +151,17 @@ def _placeholders(program: Program) -> list[torch.fx.Node]:
 
 def _names(program: Program) -> list[str]:
     return [node.name for node in _placeholders(program)]
+
+
+def _spelled(program: Program) -> dict[str, str]:
+    """Symbol of a dynamic size -> the first place where an input has it, ``x[0]``: torch keeps no name of it, but ``s77``."""
+    found: dict[str, str] = {}
+    for node in _placeholders(program):
+        fake = node.meta.get("val")
+        for dimension, size in enumerate(fake.shape if isinstance(fake, torch.Tensor) else ()):
+            if not isinstance(size, int):
+                found.setdefault(str(size), f"{node.name}[{dimension}]")
+    return found
 
 
 def _other_sizes(program: Program) -> list[dict[str, int]]:

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from lowerscope.errors import MeasureError
+
 _REAL = frozenset({torch.float64, torch.float32, torch.float16, torch.bfloat16})
 _COMPLEX = {torch.float64: torch.complex128, torch.float32: torch.complex64, torch.float16: torch.complex32}
 # These read a tensor's bits or its exact dtype: another dtype would change what they mean.
@@ -22,11 +24,14 @@ class Casting:
     Args:
         dtype: the floating dtype to compute in.
         only: the dtypes that it replaces; all of float64, float32, float16 and bfloat16 by default.
+
+    Raises:
+        MeasureError: `dtype` is none of those four.
     """
 
     def __init__(self, dtype: torch.dtype, only: frozenset[torch.dtype] = _REAL) -> None:
         if dtype not in _REAL:
-            raise ValueError(f"cannot compute in {dtype}: choose torch.float64, float32, float16 or bfloat16")
+            raise MeasureError(f"cannot compute in {dtype}: choose torch.float64, float32, float16 or bfloat16")
         self.dtype = dtype
         self._map = dict.fromkeys(only, dtype)
         complex_dtype = _COMPLEX.get(dtype)

@@ -66,7 +66,7 @@ def parity(
         cancelled: polled before every node. progress: called with (runs done, runs in all or None) after each run.
 
     Raises:
-        MeasureError: the inputs do not fit, the original itself cannot be run, or memory runs out.
+        MeasureError: the inputs do not fit, `dtype` cannot be computed in, the original itself cannot be run, or memory runs out.
         Cancelled: `cancelled` returned True.
     """
     report = ParityReport(dtype=dtype)
@@ -240,7 +240,7 @@ class _Measurement:
                 if usable and _as_good(before, after):
                     row.verdict, row.why = CLOSE, join([after.why, "no further from float32 than the original is"])
                 elif compare(old[name][1], new[name][1], tolerance=tolerance).agrees:
-                    row.verdict = CLOSE
+                    row.verdict, row.as_bad = CLOSE, True
                     row.why = join([after.why, f"and so is the original, which {_short(low)} serves badly"])
             self._add(row)
 

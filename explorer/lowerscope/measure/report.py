@@ -38,6 +38,7 @@ class ParityRow:
         noise, signal: sums of squares over the batches; NaN as soon as one batch has no honest number.
         error_before, error_after: sums of squares of the errors against the oracle, or against the float32 reference.
         before: the original's comparison with the float32 reference, in a run in another dtype.
+        as_bad: in that dtype it is far from the float32 reference, and agrees with the original, which is as far.
     """
 
     output: str
@@ -55,6 +56,7 @@ class ParityRow:
     error_before: float = math.nan
     error_after: float = math.nan
     before: Comparison | None = None
+    as_bad: bool = False
 
     @classmethod
     def of(cls, output: str, comparison: Comparison, batch: str) -> ParityRow:
@@ -88,6 +90,7 @@ class ParityRow:
         self.different += other.different
         self.error_before += other.error_before
         self.error_after += other.error_after
+        self.as_bad = self.as_bad or other.as_bad
         if other.before is not None and (self.before is None or other.before.max_abs > self.before.max_abs):
             self.before = other.before
 
@@ -152,7 +155,11 @@ class ParityReport:
         if verdict == EQUAL:
             return "Identical numbers."
         if verdict == CLOSE:
-            return "Same numbers." if self.dtype is None else f"Same numbers in {_short(self.dtype)}."
+            if self.dtype is None:
+                return "Same numbers."
+            bad = next((row.output for row in self.rows if row.as_bad), None)
+            alike = "" if bad is None else f" as the original has, which are far from its float32 ones in {bad}"
+            return f"Same numbers in {_short(self.dtype)}{alike}."
         if verdict == NONDETERMINISTIC:
             return f"The reference disagrees with itself in {row.output}: {row.why}."
         if verdict == INCOMPARABLE:
