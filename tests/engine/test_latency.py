@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import subprocess
+import sys
 
 import pytest
 import torch
@@ -65,6 +67,28 @@ def test_both_programs_run_on_the_runtime_and_give_the_same_numbers():
     assert all(done <= total for _, done, total in seen)
 
 
+def test_a_program_with_state_keywords_a_nested_input_and_a_dynamic_size_is_timed():
+    class Counts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+            self.register_buffer("seen", torch.zeros(4))
+
+        def forward(self, x, *, extra):
+            y = self.linear(x)
+            self.seen.add_(y.sum(0))  # type: ignore[operator]
+            return {"y": y, "rest": (extra["shift"] + 1, None, 3)}
+
+    sizes = {"x": {0: torch.export.Dim("batch", min=1, max=8)}, "extra": {"shift": None}}
+    exported = torch.export.export(
+        Counts().eval(), (torch.ones(2, 4),), {"extra": {"shift": torch.arange(3)}}, dynamic_shapes=sizes
+    )
+    report = latency(Program(exported), Program(exported), runs=2, profile=False)
+    assert report.numbers is not None
+    assert report.numbers.agrees
+    assert not exported.state_dict["seen"].any(), "the user's state is as it was"
+
+
 def test_own_operators_are_decomposed_and_nothing_else_is():
     fused, plain = _clamped(True), _clamped(False)
     assert any(is_own(n.target) for n in fused.graph.nodes if n.op == "call_function")
@@ -93,6 +117,25 @@ def test_what_the_runtime_cannot_run_is_an_error_with_its_phase_and_the_operator
     program = capture(Spectrum(), (torch.randn(4, 4),))
     with pytest.raises(MeasureError, match=r"while running before once.*linalg_svd"):
         latency(program, program)
+
+
+HUNGRY = """
+from lowerscope.measure.process import tell_status, work
+
+def main(folder):
+    tell_status(folder, "running before once", 0, 2)
+    bytearray(1 << 62)
+
+work(main)
+"""
+
+
+def test_running_out_of_memory_is_said_with_its_phase_and_the_way_out(tmp_path, monkeypatch):
+    (tmp_path / "hungry.py").write_text(HUNGRY)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *sys.path]))
+    said = r"out of memory .* while running before once: measure on smaller inputs; nothing else is lost"
+    with pytest.raises(MeasureError, match=said):
+        process.run_worker("hungry", tmp_path, lambda: False, lambda *_: None)
 
 
 @pytest.fixture

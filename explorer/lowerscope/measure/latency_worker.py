@@ -88,16 +88,19 @@ def _emit(path: Path, facts: dict[str, Any]) -> bytes:
     from executorch.exir import EdgeCompileConfig, to_edge_transform_and_lower
 
     program = torch.export.load(path)
-    edge = to_edge_transform_and_lower(
-        program,
-        partitioner=[XnnpackPartitioner()],
-        # Operators outside the delegate may be any that the portable kernels have.
-        compile_config=EdgeCompileConfig(_check_ir_validity=False),
-    )
+    # ExecuTorch writes state back by running a copy_ on fake buffers that require a gradient: an error, unless none is kept.
+    with torch.no_grad():
+        edge = to_edge_transform_and_lower(
+            program,
+            partitioner=[XnnpackPartitioner()],
+            # Operators outside the delegate may be any that the portable kernels have.
+            compile_config=EdgeCompileConfig(_check_ir_validity=False),
+        )
     names = [_name(node.target) for node in edge.exported_program().graph.nodes if node.op == "call_function"]
     facts["partitions"] = names.count("executorch_call_delegate")
     facts["undelegated"] = dict(Counter(n for n in names if n not in ("executorch_call_delegate", "getitem")))
-    buffer = edge.to_executorch().buffer
+    with torch.no_grad():
+        buffer = edge.to_executorch().buffer
     facts["bytes"] = len(buffer)
     return buffer
 

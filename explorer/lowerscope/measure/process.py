@@ -51,6 +51,10 @@ def run_worker(
         return
     phase = (read_json(folder / "status.json") or {}).get("phase", "starting")
     error = read_json(folder / "error.json")
+    if error is not None and error["kind"] == MemoryError.__name__:
+        raise MeasureError(
+            f"out of memory in the ExecuTorch process while {phase}: measure on smaller inputs; nothing else is lost"
+        )
     if error is not None:
         raise MeasureError(f"ExecuTorch raises while {phase}: {error['kind']}: {error['message']}")
     if process.returncode < 0:
