@@ -36,7 +36,7 @@ def export(
     *,
     strict: bool,
 ) -> torch.export.ExportedProgram:
-    """Export `module`; see `lowerscope.capture`."""
+    """Export `module`; see `lowerscope.capture`. CaptureError: it cannot be exported; says why."""
     if not isinstance(args, tuple):
         raise CaptureError(f"args is a {type(args).__name__}: give the example inputs as a tuple, such as (x,)")
     try:

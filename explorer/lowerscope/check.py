@@ -324,7 +324,7 @@ class Check:
         return isinstance(node, Node) and self._around.is_constant(node)
 
     def value(self, node: Node) -> torch.Tensor:
-        """The tensor of a constant."""
+        """A constant, in its own shape and dtype; never write to it. RewriteError: the node is none."""
         return self._around.constant_value(node)
 
     def module(self, node: Node) -> str:

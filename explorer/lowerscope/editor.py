@@ -67,7 +67,10 @@ class Editor(ConstantAdder):
         before: Node | None = None,
         val: Any = None,
     ) -> Node:
-        """As `call`, with the op's arguments in a tuple and a dict. `val`: the fake value, where it is known."""
+        """As `call`, with the op's arguments in a tuple and a dict. `val`: the fake value, where it is known.
+
+        RewriteError: outside of a rewrite.
+        """
         if self._match is None:
             raise RewriteError("nodes are only made inside a rewrite")
         origin = like if like is not None else self._match.output
@@ -97,7 +100,7 @@ class Editor(ConstantAdder):
     def finish(self, result: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Close the step: the replacement takes over, what is dead goes, provenance is written.
 
-        Returns the ids taken away and the ids made. Call it inside `rewriting`.
+        Returns the ids taken away and the ids made. RewriteError: it is not inside `rewriting`, or changes nothing.
         """
         match = self._match
         if match is None:

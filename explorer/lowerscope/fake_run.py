@@ -53,7 +53,7 @@ class FakeRunner:
         return result
 
     def from_tensor(self, tensor: torch.Tensor) -> FakeTensor:
-        """The fake value of a constant."""
+        """The fake value of a constant: its shape, strides and dtype, no size of which is a symbol."""
         key = ("constant", tensor.shape, tensor.stride(), tensor.dtype, tensor.device)
         if key not in self._memo:
             self._memo[key] = self.mode.from_tensor(tensor.detach(), static_shapes=True)

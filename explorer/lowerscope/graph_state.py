@@ -122,7 +122,7 @@ class GraphState:
         return self._constant_name(node) is not None
 
     def constant_value(self, node: Node) -> torch.Tensor:
-        """The tensor of a constant. Weights are the program's own: never write to it."""
+        """A constant, in its own shape and dtype; never write to it. RewriteError: the node is none."""
         name = self._constant_name(node)
         if name is None:
             raise RewriteError(f"'{self.id_of(node)}' is not a constant, so it has no value before the program runs")

@@ -26,8 +26,9 @@ class ConstantAdder(GraphState):
 
         like None: one that comes from no other, such as a table of tanh; a lifted constant called `suffix`.
 
-        `tensor` may be a function, called once for all times that the same `key` is asked for in this session. The same
-        key within one lowering gives the same constant. For a match in a sub-graph it is brought in as an operand.
+        `tensor`, of any shape and dtype, may be a function, called once for all times that the same `key` is asked for
+        in this session. The same key within one lowering gives the same constant. For a match in a sub-graph it is
+        brought in as an operand.
         RewriteError: `like` is no constant.
         """
         anchor = None if like is None else self.constant_origin(like)

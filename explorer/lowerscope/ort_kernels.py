@@ -90,7 +90,7 @@ def kernel_counts(lowering: Lowering) -> Counter[str]:
 def ohwi(weight: torch.Tensor) -> torch.Tensor:
     """A copy of a weight [out, in, *kernel] whose memory lies as im2col's matrix product reads it: [out, *kernel, in].
 
-    The logical shape stays.
+    Any dtype; the logical shape stays.
     """
     return weight.movedim(1, -1).clone(memory_format=torch.contiguous_format).movedim(-1, 1)
 

@@ -196,7 +196,7 @@ class Registry:
         self.version += 1
 
     def remove(self, name: str) -> None:
-        """Forget a user's pattern."""
+        """Forget a user's pattern. UnknownNameError: there is none of that name. RecipeError: it is lowerscope's own."""
         if not self.get(name).yours:
             raise RecipeError(f"'{name}' is one of lowerscope's own patterns: disable it in a session instead")
         del self._patterns[name]

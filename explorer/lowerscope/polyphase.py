@@ -69,7 +69,7 @@ def axes_of(spec: ConvSpec) -> list[Axis]:
 def dense_weight(weight: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
     """[C_in, C_out, *K] -> [s^d C_out, C_in, *T], K = s T: G[a C_out + co, ci, j] = w[ci, co, a + s (T - 1 - j)].
 
-    With two axes a = a_y s_x + a_x: block-major.
+    With two axes a = a_y s_x + a_x: block-major. Any dtype.
     """
     c_in, c_out, *kernel = weight.shape
     taps = [k // s for k, s in zip(kernel, stride, strict=True)]
@@ -82,7 +82,10 @@ def dense_weight(weight: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
 
 
 def phase_weight(weight: torch.Tensor, phases: Sequence[Phase]) -> torch.Tensor:
-    """[C, 1, *K] -> the kernel of one phase as a 2-D correlation, [C, 1, T_y, T_x] (T_y = 1 for one axis): g[j] = w[r + s (T - 1 - j)]."""
+    """[C, 1, *K] -> the kernel of one phase as a 2-D correlation, [C, 1, T_y, T_x]: g[j] = w[r + s (T - 1 - j)].
+
+    Any dtype; T_y = 1 for one axis.
+    """
     for axis, phase in enumerate(phases):
         taps = torch.tensor([phase.first + phase.stride * (phase.taps - 1 - j) for j in range(phase.taps)])
         weight = weight.index_select(axis + 2, taps)

@@ -218,7 +218,7 @@ class Recipe:
 
 
 def names_of(value: Any, field: str) -> frozenset[str]:
-    """A collection of names; a bare string is a collection of characters, and so an error."""
+    """A collection of names. RecipeError: it is none; a bare string is a collection of characters."""
     if isinstance(value, str) or not isinstance(value, Iterable):
         raise RecipeError(f"{field} is a collection of names: write {{{value!r}}}, not {value!r}")
     return frozenset(str(v) for v in value)

@@ -54,6 +54,7 @@ class EveryOperator(Quantizer):
     """Annotates convolutions, linears, elementwise operators and the views between them."""
 
     def annotate(self, model: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        """Write onto each node what of it is quantized, and how; returns the model."""
         for node in model.graph.nodes:
             if node.op != "call_function":
                 continue

@@ -106,7 +106,7 @@ class Archive:
         )
 
     def read(self, name: str) -> bytes:
-        """The bytes of a member."""
+        """The bytes of a member. LoadError: the file is damaged."""
         if name not in self.names:
             raise LoadError(f"{str(self.path)!r} is damaged (its member {name!r} is missing): copy or export it again")
         try:
@@ -120,7 +120,7 @@ class Archive:
         return _OLD_PROGRAM if self._old is not None else MODELS_FILENAME_FORMAT.format(self.model)
 
     def program_json(self) -> dict[str, Any]:
-        """The serialized program as plain JSON."""
+        """The serialized program as plain JSON. LoadError: the file is damaged, or of another kind."""
         name = self.program_member
         try:
             data = json.loads(self.read(name))
@@ -149,7 +149,7 @@ class Archive:
         return self._payloads(CONSTANTS_CONFIG_FILENAME_FORMAT.format(self.model), CONSTANTS_DIR)
 
     def example_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-        """``(args, kwargs)``, or None where the file has none."""
+        """``(args, kwargs)``, or None where the file has none. LoadError: they cannot be read."""
         name = _OLD_INPUTS if self._old is not None else SAMPLE_INPUTS_FILENAME_FORMAT.format(self.model)
         data = self.read(name) if name in self.names else b""
         if not data:

@@ -54,7 +54,7 @@ class Casting:
         return self._map.get(dtype, dtype)
 
     def tensor(self, value: torch.Tensor) -> torch.Tensor:
-        """`value` in the dtype it has in this run; the very same tensor when that is its own."""
+        """`value`, of any shape, in the dtype it has in this run; the very same tensor when that is its own."""
         wanted = self.dtype_of(value.dtype)
         return value if wanted == value.dtype else value.to(wanted)
 

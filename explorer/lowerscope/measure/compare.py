@@ -223,7 +223,7 @@ def _special_places(reference: torch.Tensor, value: torch.Tensor) -> tuple[bool,
 
 
 def scale_of(reference: torch.Tensor) -> float:
-    """RMS of a float tensor's finite, nonzero elements, outliers (a mask's -1e9) left out; 0 for a zero signal.
+    """RMS of a floating tensor's finite, nonzero elements, outliers (a mask's -1e9) left out; 0 for a zero signal.
 
     Taken from an evenly spaced sample of 65,536 elements at most.
     """

@@ -15,7 +15,7 @@ EPILOGUE_ACTIVATIONS = ("none", "relu", "clamp", "leaky_relu")
 def clamp_range(value: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """``min(max(value, low), high)``; a side at -inf or inf is open, and ``low > high`` gives ``high`` as ATen does.
 
-    An integer tensor keeps its dtype: its bounds must be whole numbers, or open.
+    Of any shape. An integer tensor keeps its dtype: its bounds must be whole numbers, or open.
     """
     if not value.is_floating_point():
         _require_whole(low, high)
@@ -26,7 +26,7 @@ def clamp_range(value: torch.Tensor, low: float, high: float) -> torch.Tensor:
 
 
 def epilogue_activation(value: torch.Tensor, activation: str, a: float, b: float) -> torch.Tensor:
-    """Apply one of `EPILOGUE_ACTIVATIONS`: "clamp" to [a, b], "leaky_relu" of slope a.
+    """Apply one of `EPILOGUE_ACTIVATIONS`: "clamp" to [a, b], "leaky_relu" of slope a. Any shape and dtype.
 
     Raises:
         OperatorError: the activation is none of them.

@@ -60,7 +60,10 @@ def im2col_conv_activation(
 
 
 def activate(value: torch.Tensor, activation: str, params: Sequence[float]) -> torch.Tensor:
-    """Apply the epilogue `activation` with its uniforms `params`; see `PARAMETER_SLOTS`."""
+    """Apply the epilogue `activation` with its uniforms `params`; see `PARAMETER_SLOTS`. Any shape and floating dtype.
+
+    OperatorError: there is no such epilogue, or it takes another number of parameters.
+    """
     slots = PARAMETER_SLOTS.get(activation)
     if slots is None:
         raise OperatorError(f"activation {activation!r} has no epilogue: use one of {', '.join(PARAMETER_SLOTS)}")

@@ -54,8 +54,8 @@ def rescale(
 
 @register(NAMESPACE, "mul(Tensor input, Tensor other, int shift) -> Tensor", display="tosa.MUL", category="arithmetic")
 def mul(input: torch.Tensor, other: torch.Tensor, shift: int) -> torch.Tensor:
-    """The int32 product, broadcasting. int32 operands: shift 0 wraps, a shift above 0 is ``(a*b + (1 << (sh-1))) >> sh``.
-    8-bit and 16-bit operands ignore the shift.
+    """The int32 product of two shapes that broadcast. 8-bit and 16-bit operands ignore the shift; int32 ones wrap with
+    shift 0, and a shift above 0 is ``(a*b + (1 << (sh-1))) >> sh``.
 
     Raises:
         OperatorError: the operands' dtypes differ or are no integers, or the shift lies outside 0..63.
@@ -71,7 +71,7 @@ def mul(input: torch.Tensor, other: torch.Tensor, shift: int) -> torch.Tensor:
 
 @register(NAMESPACE, "add(Tensor input, Tensor other) -> Tensor", display="tosa.ADD", category="arithmetic")
 def add(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """The int32 sum, broadcasting. TOSA leaves an overflow open: who builds the graph refuses it
+    """The int32 sum of two shapes that broadcast. TOSA leaves an overflow open: who builds the graph refuses it
     (`tosa_scale.add_overflows`); here it wraps.
 
     Raises:

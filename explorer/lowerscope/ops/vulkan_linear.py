@@ -39,7 +39,7 @@ def unpack_int4(packed: torch.Tensor) -> torch.Tensor:
 
 
 def pad_outputs(values: torch.Tensor) -> torch.Tensor:
-    """Zero-pad the last dimension, one value for each output, to a multiple of `OUTPUT_ALIGNMENT`."""
+    """Zero-pad [..., N], of any dtype and with a value for each output, to a multiple of `OUTPUT_ALIGNMENT`."""
     missing = -values.shape[-1] % OUTPUT_ALIGNMENT
     return torch.nn.functional.pad(values, (0, missing))
 

@@ -17,7 +17,7 @@ NAMESPACE = "lowerscope_xnnpack"
     category="shape",
 )
 def depth_to_space_2d(input: torch.Tensor, block_size: int) -> torch.Tensor:
-    """Interleave channels into space, block-major: [N, s*s*C, H, W] -> [N, C, H*s, W*s] with s = `block_size`.
+    """Interleave channels into space, block-major: [N, s*s*C, H, W] -> [N, C, H*s, W*s], any dtype, s = `block_size`.
 
     Output pixel (y*s + a_y, x*s + a_x) of channel c is input channel ``(a_y*s + a_x)*C + c`` at (y, x). This is not
     `pixel_shuffle`, which reads channel ``c*s*s + a_y*s + a_x``.
@@ -60,7 +60,7 @@ def conv_with_range(
     output_min: float,
     output_max: float,
 ) -> torch.Tensor:
-    """`aten.convolution` held to [output_min, output_max]; -inf and inf leave a side open."""
+    """`aten.convolution`, of one floating dtype, held to [output_min, output_max]; -inf and inf leave a side open."""
     value = torch.ops.aten.convolution.default(
         input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
     )
@@ -76,7 +76,7 @@ def conv_with_range(
 def linear_with_range(
     input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, output_min: float, output_max: float
 ) -> torch.Tensor:
-    """``input [..., K] @ weight [N, K].T + bias [N]`` held to [output_min, output_max]."""
+    """``input [..., K] @ weight [N, K].T + bias [N]``, of one floating dtype, held to [output_min, output_max]."""
     return clamp_range(torch.nn.functional.linear(input, weight, bias), output_min, output_max)
 
 
@@ -87,7 +87,7 @@ def linear_with_range(
     category="matmul",
 )
 def mm_with_range(input: torch.Tensor, mat2: torch.Tensor, output_min: float, output_max: float) -> torch.Tensor:
-    """`aten.mm`, which a linear without a bias decomposes to, held to [output_min, output_max]."""
+    """`aten.mm`, a linear without a bias, of one floating dtype, held to [output_min, output_max]."""
     return clamp_range(torch.mm(input, mat2), output_min, output_max)
 
 
@@ -107,7 +107,7 @@ def addmm_with_range(
     output_min: float,
     output_max: float,
 ) -> torch.Tensor:
-    """`aten.addmm`, which a linear decomposes to, held to [output_min, output_max]."""
+    """`aten.addmm`, which a linear decomposes to, of one floating dtype, held to [output_min, output_max]."""
     return clamp_range(torch.addmm(bias, mat1, mat2, beta=beta, alpha=alpha), output_min, output_max)
 
 
@@ -120,7 +120,7 @@ def addmm_with_range(
 def add_with_range(
     input: torch.Tensor, other: torch.Tensor, alpha: float, output_min: float, output_max: float
 ) -> torch.Tensor:
-    """``input + alpha * other``, broadcasting as ATen does, held to [output_min, output_max]."""
+    """``input + alpha * other``, with ATen's broadcast shape and promoted dtype, held to [output_min, output_max]."""
     return clamp_range(torch.add(input, other, alpha=alpha), output_min, output_max)
 
 
@@ -133,7 +133,7 @@ def add_with_range(
 def sub_with_range(
     input: torch.Tensor, other: torch.Tensor, alpha: float, output_min: float, output_max: float
 ) -> torch.Tensor:
-    """``input - alpha * other``, broadcasting as ATen does, held to [output_min, output_max]."""
+    """``input - alpha * other``, with ATen's broadcast shape and promoted dtype, held to [output_min, output_max]."""
     return clamp_range(torch.sub(input, other, alpha=alpha), output_min, output_max)
 
 
@@ -144,7 +144,7 @@ def sub_with_range(
     category="arithmetic",
 )
 def mul_with_range(input: torch.Tensor, other: torch.Tensor, output_min: float, output_max: float) -> torch.Tensor:
-    """``input * other``, broadcasting as ATen does, held to [output_min, output_max]."""
+    """``input * other``, shapes and dtypes broadcast and promoted as ATen does, held to [output_min, output_max]."""
     return clamp_range(torch.mul(input, other), output_min, output_max)
 
 
@@ -157,7 +157,7 @@ def mul_with_range(input: torch.Tensor, other: torch.Tensor, output_min: float, 
 def add_scalar_with_range(
     input: torch.Tensor, other: float, alpha: float, output_min: float, output_max: float
 ) -> torch.Tensor:
-    """``input + alpha * other`` with a number for `other`, held to [output_min, output_max]."""
+    """``input + alpha * other`` with a number for `other`, of any shape and dtype, held to [output_min, output_max]."""
     return clamp_range(torch.add(input, other, alpha=alpha), output_min, output_max)
 
 
@@ -170,7 +170,7 @@ def add_scalar_with_range(
 def sub_scalar_with_range(
     input: torch.Tensor, other: float, alpha: float, output_min: float, output_max: float
 ) -> torch.Tensor:
-    """``input - alpha * other`` with a number for `other`, held to [output_min, output_max]."""
+    """``input - alpha * other`` with a number for `other`, of any shape and dtype, held to [output_min, output_max]."""
     return clamp_range(torch.sub(input, other, alpha=alpha), output_min, output_max)
 
 
@@ -181,14 +181,14 @@ def sub_scalar_with_range(
     category="arithmetic",
 )
 def mul_scalar_with_range(input: torch.Tensor, other: float, output_min: float, output_max: float) -> torch.Tensor:
-    """``input * other`` with a number for `other`, held to [output_min, output_max]."""
+    """``input * other`` with a number for `other`, of any shape and dtype, held to [output_min, output_max]."""
     return clamp_range(torch.mul(input, other), output_min, output_max)
 
 
 @register(NAMESPACE, "to_nhwc(Tensor input) -> Tensor", display="xnnpack.to_nhwc", category="shape")
 def to_nhwc(input: torch.Tensor) -> torch.Tensor:
     """The transpose to NHWC that a layout pass inserts: values and logical shape [N, C, H, W] stay, memory becomes
-    channels-last. Always a copy, as on the device.
+    channels-last. Always a copy, as on the device. Any dtype.
 
     Raises:
         OperatorError: the input is not 4-D.
@@ -200,6 +200,7 @@ def to_nhwc(input: torch.Tensor) -> torch.Tensor:
 @register(NAMESPACE, "to_nchw(Tensor input) -> Tensor", display="xnnpack.to_nchw", category="shape")
 def to_nchw(input: torch.Tensor) -> torch.Tensor:
     """The transpose back to NCHW: values and logical shape [N, C, H, W] stay, memory becomes contiguous. Always a copy.
+    Any dtype.
 
     Raises:
         OperatorError: the input is not 4-D.

@@ -22,7 +22,8 @@ from lowerscope.pattern import Declined, Kind, Match, Pattern, pattern
 class PolyphaseConvTranspose(Pattern):
     """conv_transpose(x, w)[s q + a] = sum_t w[r + s t] x[q + c - t], with c, r = divmod(a + p, s): one stride-1 conv per phase a
 
-    Per axis: input length L, kernel K, stride s, padding p, T taps. x is [N, C_in, *L], w is [C_in, C_out / groups, *K].
+    Per axis: input length L, kernel K, stride s, padding p, T taps. x is [N, C_in, *L], w is [C_in, C_out / groups, *K],
+    of one floating dtype.
     Dense (groups = 1, K a multiple of s): one convolution with s^d C_out outputs, interleaved, then cut to size.
     Depthwise (groups = C_in = C_out): one depthwise convolution per phase, joined and interleaved.
     """

@@ -80,7 +80,7 @@ class Rescaling:
         )  # fmt: skip
 
     def run(self, codes: torch.Tensor) -> torch.Tensor:
-        """What it makes of `codes`."""
+        """What it makes of `codes`, integers of any shape: as many, in its own dtype."""
         return tosa.rescale(
             codes, list(self.multiplier), list(self.shift), self.input_zp, self.output_zp, self.axis, self.dtype
         )

@@ -45,12 +45,15 @@ class Weighted:
         return [self.input.scale * float(s) for s in self.scales.to(torch.float64)]
 
     def bias_codes(self, bias: torch.Tensor) -> torch.Tensor:
-        """The bias [N] in units of the accumulator, rounded half to even, as int64."""
+        """The floating-point bias [N] in units of the accumulator, rounded half to even, as int64."""
         units = torch.tensor(self.accumulator_scales(), dtype=torch.float64)
         return torch.round(bias.to(torch.float64) / units).to(torch.int64)
 
     def ranges(self, codes: torch.Tensor, bias: torch.Tensor | None) -> list[tuple[int, int]]:
-        """What each output channel's accumulator can hold, over all int8 inputs."""
+        """What each output channel's accumulator can hold, over all int8 inputs.
+
+        codes: int8, the weight [C_out, C_in / groups, *K]; with axis 1, [C_in, C_out, *K]. bias: [C_out], floating-point.
+        """
         low, high = self.input.centred
         rows = codes.to(torch.int64)
         if self.axis == 1:
