@@ -26,12 +26,14 @@ def test_the_table_of_patterns_is_the_registry():
 
 def test_the_python_runs_from_top_to_bottom_as_it_is_written(tmp_path: Path):
     blocks = re.findall(r"^```python\n(.*?)^```", TEXT, re.DOTALL | re.MULTILINE)
-    # what each block has come to: the example, a pattern by example, one as a class, a target
+    # what each block has come to: the example, a pattern by example, one as a class, its test, a target
     checks = (
         """assert session.patterns().loc["conv2d_with_epilogue", "applied"] > 0
 assert lowerscope.load("lowered.pt2").exported_program is not None""",
         """assert "conv_relu" in session.patterns().index""",
         """assert "double_negation" in session.patterns().index""",
+        """missed = tested.why_not("double_negation", tested.near_misses("double_negation").anchor.item())
+assert "one_user" in str(missed)""",
         """reasons = set(session.outside().reason)
 assert {"my-npu has no operator for aten.cat", "it is too wide"} <= reasons""",
     )
