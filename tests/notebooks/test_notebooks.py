@@ -51,8 +51,9 @@ def test_the_committed_outputs_are_small_and_of_no_machine(path: Path):
     assert "widgets" not in read(path).metadata
 
 
-def test_the_tour_and_the_lesson_are_readable_without_a_kernel():
-    assert {"01_explore", "06_write_a_pattern"} <= {path.stem for path in READABLE}
+def test_the_stories_are_readable_without_a_kernel():
+    stories = {"01_explore", "02_targets", "03_integer_folds", "04_why_not", "06_write_a_pattern"}
+    assert stories <= {path.stem for path in READABLE}
     for name, cell in (("01_explore", 0), ("06_write_a_pattern", -1)):
         shown = code_cells(read(NOTEBOOKS / f"{name}.ipynb"))[cell].outputs[0].data["text/html"]
         assert "data:image/svg+xml;base64," in shown
@@ -73,6 +74,14 @@ def test_a_noisy_cell_is_held_to_its_words():
     other = [nbformat.v4.new_output("stream", name="stdout", text="took 3.5 s, off by 1.2e-07")]
     assert texts(plain, one) != texts(plain, two)
     assert texts(noisy, one) == texts(noisy, two) != texts(noisy, other)
+
+
+def test_a_timed_cell_is_held_to_having_said_something():
+    timed = nbformat.v4.new_code_cell("x", metadata={"tags": ["timed"]})
+    one, two, none = (
+        [nbformat.v4.new_output("stream", name="stdout", text=t)] for t in ("faster", "within noise", " ")
+    )
+    assert texts(timed, one) == texts(timed, two) != texts(timed, none)
 
 
 def test_the_first_notebook_shows_the_widget():
