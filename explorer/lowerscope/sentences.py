@@ -72,7 +72,10 @@ def _plain(value: Any, joint: str) -> str:
 
 
 def _ranges(value: Any) -> Iterator[str]:
-    """ "s0 in 2..128" of every symbol in a value; a size without an upper bound ends in "∞"."""
+    """ "s0 in 4..128", "s0 up to 128", "s0 from 4" or "s0 of any size" of every symbol in a value.
+
+    A lower bound of 2 or less is not told: torch sets it itself, as it exports, for a size that may be declared from 1.
+    """
     if isinstance(value, (tuple, list)):
         for item in value:
             yield from _ranges(item)
@@ -80,8 +83,11 @@ def _ranges(value: Any) -> Iterator[str]:
         for symbol in sorted(value.node.expr.free_symbols, key=str):
             found = value.node.shape_env.var_to_range.get(symbol)
             if found is not None:
-                upper = int(found.upper) if found.upper.is_Integer and found.upper < 2**62 else "∞"
-                yield f"{symbol} in {found.lower}..{upper}"
+                bounded, from_any = found.upper.is_Integer and found.upper < 2**62, found.lower <= 2
+                if bounded:
+                    yield f"{symbol} up to {found.upper}" if from_any else f"{symbol} in {found.lower}..{found.upper}"
+                else:
+                    yield f"{symbol} of any size" if from_any else f"{symbol} from {found.lower}"
 
 
 def _is_size(value: Any) -> bool:

@@ -109,16 +109,22 @@ def test_values_are_shown_as_a_reader_wants_them():
     assert plain(torch.int64) == "int64"
 
 
-def test_a_symbolic_size_is_shown_with_its_range(image):
-    shapes = ({0: Dim("n", min=2, max=16)},)
-    found = session(lambda s, x: s.conv(x).relu(), image.expand(4, -1, -1, -1), shapes=shapes, conv=conv())
-    said = fault(found.why_not(EPILOGUE, "conv2d")).sentence
-    assert said.startswith("the batch size is s")
-    assert " in 2..16) at convolution, expected 1" in said
-    open_ended = session(
-        lambda s, x: s.conv(x).relu(), image.expand(4, -1, -1, -1), shapes=({0: Dim.DYNAMIC},), conv=conv()
-    )
-    assert "..∞)" in fault(open_ended.why_not(EPILOGUE, "conv2d")).sentence
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [
+        (Dim("n", min=4, max=16), " in 4..16)"),
+        (Dim("n", min=4), " from 4)"),
+        (Dim("n", min=1, max=16), " up to 16)"),  # which torch takes to be 2..16 until the program is saved
+        (Dim.DYNAMIC, " of any size)"),
+    ],
+)
+def test_a_symbolic_size_is_shown_with_its_range_before_and_after_saving(image, tmp_path, size, said):
+    found = session(lambda s, x: s.conv(x).relu(), image.expand(4, -1, -1, -1), shapes=({0: size},), conv=conv())
+    found.program.save(tmp_path / "n.pt2")
+    for asked in (found, Session(tmp_path / "n.pt2", "vulkan")):
+        sentence = fault(asked.why_not(EPILOGUE, "conv2d")).sentence
+        assert sentence.startswith("the batch size is s")
+        assert f"{said} at convolution, expected 1" in sentence
 
 
 # ---------------------------------------------------------------- whichever node
