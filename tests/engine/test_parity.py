@@ -13,7 +13,8 @@ from torch import nn
 
 from lowerscope.errors import MeasureError
 from lowerscope.lowering import lower
-from lowerscope.measure.interpreter import Cancelled
+from lowerscope.measure.casting import Casting
+from lowerscope.measure.interpreter import Cancelled, Interpreter
 from lowerscope.measure.lively import default_statistics, lively
 from lowerscope.measure.parity import parity
 from lowerscope.program import Program, capture
@@ -371,6 +372,13 @@ def test_a_reference_that_overflows_in_float16_is_said_to():
     assert report.verdict == "different"
     assert any("aten.pow" in note for note in report.notes)
     assert report.frame().loc["out", "oracle_ratio"] < 0.01, "and it is the lowered program that is right"
+
+
+def test_the_float64_run_keeps_complex_values_complex():
+    program = _program(lambda s, x: torch.fft.rfft(x).abs(), x := _x(2, 16))
+    (found,) = Interpreter(program, casting=Casting.oracle()).run([x.double()]).outputs.values()
+    assert found.dtype is torch.float64
+    torch.testing.assert_close(found, torch.fft.rfft(x.double()).abs())
 
 
 def test_sub_graphs_of_higher_order_operators_run_in_every_dtype():

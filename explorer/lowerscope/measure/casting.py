@@ -82,7 +82,8 @@ class Casting:
         fake = node.meta.get("val")
         if not isinstance(fake, torch.Tensor) or fake.dtype not in self._map:
             return args, kwargs
-        if not any(isinstance(leaf, torch.Tensor) and leaf.dtype.is_floating_point for leaf in _leaves(args, kwargs)):
+        tensors = [leaf for leaf in _leaves(args, kwargs) if isinstance(leaf, torch.Tensor)]
+        if not any(tensor.dtype.is_floating_point or tensor.dtype.is_complex for tensor in tensors):
             accepts = {a.name: i for i, a in enumerate(schema.arguments)}
             if "dtype" in accepts and accepts["dtype"] >= len(args):
                 # `arange(n)`, `full(shape, 0.5)`: the default dtype is not this run's.
