@@ -9,6 +9,9 @@ nothing could be rewritten before the casts are written out.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import keyword
 import operator
 import warnings
 from collections.abc import Callable, Mapping
@@ -49,9 +52,46 @@ def functional_program(program: Program) -> tuple[Program, tuple[str, ...]]:
 
 def decomposed(exported: ExportedProgram, table: Mapping[Any, Callable[..., Any]]) -> ExportedProgram:
     """`exported.run_decompositions(table)`, without the warning that torch 2.13 has for itself as it copies a program."""
+    spelled = _spellings([*exported.state_dict, *exported.constants])
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
-        return exported.run_decompositions(dict(table))
+        made = _renamed(exported, spelled).run_decompositions(dict(table))
+    return _renamed(made, {new: old for old, new in spelled.items()})
+
+
+def _spellings(names: list[str]) -> dict[str, str]:
+    """For each name with a Python keyword in it (a ModuleDict's key may be "class") one that torch can write as code.
+
+    torch names placeholders after them with "_" for ".", and so alike.
+    """
+    spelled: dict[str, str] = {}
+    for name in names:
+        first, *rest = name.split(".")
+        new = first + "".join(f"_{part}" if keyword.iskeyword(part) else f".{part}" for part in rest)
+        if keyword.iskeyword(first):
+            new = new.replace(".", "_", 1)
+        while new != name and (new in names or new in spelled.values() or keyword.iskeyword(new)):
+            new += "_"
+        if new != name:
+            spelled[name] = new
+    return spelled
+
+
+def _renamed(exported: ExportedProgram, names: Mapping[str, str]) -> ExportedProgram:
+    """The program with other names of its parameters, buffers and constants, in a copy that shares all else."""
+    if not names:
+        return exported
+    made, signature = copy.copy(exported), exported.graph_signature
+    made._graph_signature = dataclasses.replace(
+        signature,
+        input_specs=[dataclasses.replace(s, target=names.get(s.target or "", s.target)) for s in signature.input_specs],
+        output_specs=[
+            dataclasses.replace(s, target=names.get(s.target or "", s.target)) for s in signature.output_specs
+        ],
+    )
+    made._state_dict = {names.get(name, name): tensor for name, tensor in exported.state_dict.items()}
+    made._constants = {names.get(name, name): value for name, value in exported.constants.items()}
+    return made
 
 
 def taken_apart(given: Program, functional: Program) -> dict[str, tuple[str, ...]]:

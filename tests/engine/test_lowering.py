@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from lowerscope.errors import LowerscopeError, UnknownNameError
+from lowerscope.functional import functional_program
 from lowerscope.loading import load
 from lowerscope.lowering import Lowerer, lower
 from lowerscope.measure.counts import count_ops
@@ -171,6 +172,31 @@ def test_a_program_that_writes_where_others_read_is_made_functional_and_says_so(
     assert len(lowering.notes) == 1
     assert "writes into memory that others read" in lowering.notes[0]
     assert parity(program, lowering.program, oracle=False).agrees
+
+
+def test_a_program_whose_modules_are_named_by_python_keywords_is_made_functional_too():
+    class Keywords(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.parts = nn.ModuleDict({"class": nn.BatchNorm1d(4), "def": nn.Linear(4, 3)})
+            self.parts_class = nn.Linear(3, 2)  # what "parts.class" would be spelled as
+
+        def forward(self, x):
+            y = self.parts["class"](x)
+            y[:, :1].relu_()
+            return self.parts_class(self.parts["def"](y))
+
+    program = capture(Keywords(), (torch.randn(2, 4),))
+    functional, (note,) = functional_program(program)
+    assert "writes into memory that others read" in note
+    assert {
+        "p_parts_def_weight",
+        "b_parts_class_running_mean",
+    } <= functional.constants.keys() & program.constants.keys()
+    made = functional.exported_program
+    assert set(made.state_dict) == set(program.exported_program.state_dict)
+    assert "parts.class.running_mean" in made.graph_signature.buffers_to_mutate.values()
+    assert parity(program, lower(program, "vulkan").program, oracle=False).agrees
 
 
 def test_a_written_buffer_is_still_written_after_lowering():
