@@ -149,13 +149,13 @@ class Aligner:
         if isinstance(value, Node):
             shape, found = shape_of(value), dtype_of(value)
             if shape is not None and len(shape) != rank and not self.any_rank:
-                self._differ(pattern, value, so_far, "rank", f"{rank} axes", f"{len(shape)} axes")
+                self._differ(pattern, value, so_far, "rank", _axes(rank), _axes(len(shape)))
                 return
             if found is not dtype and not self.any_dtype:
                 self._differ(pattern, value, so_far, "dtype", str(dtype), str(found))
                 return
         elif rank:
-            self._differ(pattern, value, so_far, "rank", f"a tensor of {rank} axes", _text(value))
+            self._differ(pattern, value, so_far, "rank", f"a tensor of {_axes(rank)}", _text(value))
             return
         yield Alignment({**so_far.met, pattern: value})
 
@@ -182,6 +182,10 @@ def _values(node: Node) -> dict[str, Any]:
     if isinstance(node.target, OpOverload):
         return arguments(node)
     return {**{f"argument {i}": a for i, a in enumerate(node.args)}, **node.kwargs}
+
+
+def _axes(rank: int) -> str:
+    return "1 axis" if rank == 1 else f"{rank} axes"
 
 
 def _same_axes(wanted: Any, pattern: Node, given: Any, value: Node) -> bool:

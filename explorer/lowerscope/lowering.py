@@ -28,7 +28,7 @@ from lowerscope.program import Program, as_program
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.snapshot import take_snapshot
 from lowerscope.stage import Stage, StageResult
-from lowerscope.target import Target, borrowed_fields, pipeline, target_of
+from lowerscope.target import Target, borrowed_fields, pipeline, target_of, unknown_pattern
 from lowerscope.verdict import Outcome, Step, Verdict
 
 #: Told as a stage begins: its pattern, its place from 0, and how many stages there are.
@@ -350,7 +350,7 @@ def check_recipe(recipe: Recipe, names: Sequence[str]) -> None:
     target = target_of(recipe.target)
     for name in sorted(recipe.disabled | recipe.enabled | {s.pattern for s in recipe.skips if s.pattern}):
         if name not in names:
-            raise unknown(f"pattern of target {target.name}", name, names)
+            raise unknown_pattern(target.name, name, names)
     for name in sorted(recipe.enabled):
         if name in target.refused:
             raise RecipeError(f"'{name}' cannot be enabled for {target.name}: {target.refused[name]}")

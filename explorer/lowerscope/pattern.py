@@ -184,7 +184,10 @@ class Registry:
         self.version = 0  #: grows with every change, so that sessions notice
 
     def add(self, pattern: Pattern) -> None:
-        """Add or replace a pattern. RecipeError: its class lacks a part, or its name is one of the project's own."""
+        """Add or replace a pattern.
+
+        RecipeError: its class lacks a part or names a condition that it does not have, or its name is the project's own.
+        """
         cls = type(pattern)
         for needed in ("name", "kind", "anchors", "conditions"):
             if not hasattr(cls, needed):
@@ -192,6 +195,12 @@ class Registry:
         known = self._patterns.get(pattern.name)
         if known is not None and not known.yours and cls.yours:
             raise RecipeError(f"'{pattern.name}' is one of lowerscope's own patterns: give yours another name")
+        for condition in pattern.nothing_to_fuse:
+            if condition not in pattern.declared():
+                raise RecipeError(
+                    f"nothing_to_fuse of pattern '{pattern.name}' names '{condition}', which is none of its conditions: "
+                    "it is a tuple of their names"
+                )
         self._patterns[pattern.name] = pattern
         self.version += 1
 

@@ -147,6 +147,8 @@ class Questions:
                 ]
                 shown = [str(why.why_not(self.lowering, name, v.anchor)) for v in missed[:5]]
                 more = [f"... and {len(missed) - 5} more: session.matches({name!r})"] if len(missed) > 5 else []
+                if not missed and got < wanted:
+                    more = [f"nothing of {name} came near: session.matches({name!r}) lists where it looked"]
                 said.append("\n".join([f"{name} is applied {got} times, expected {wanted}", *shown, *more]))
         if said:
             raise AssertionError("\n\n".join(said))

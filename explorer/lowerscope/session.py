@@ -19,7 +19,7 @@ from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program, as_program
 from lowerscope.questions import Questions, name_of
 from lowerscope.recipe import Recipe, Skip
-from lowerscope.target import pipeline, target_of
+from lowerscope.target import pipeline, target_of, unknown_pattern
 
 
 class Session(Questions, Measurements):
@@ -266,7 +266,7 @@ class Session(Questions, Measurements):
         names = list(names)
         for name in names:
             if name not in here:
-                raise unknown(f"pattern of target {self.target}", name, here)
+                raise unknown_pattern(self.target, name, here)
         return names
 
     def _skip_of(self, pattern: Any, node: Any, module: Any, op: Any, match: Any) -> Skip:

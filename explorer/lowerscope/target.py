@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import networkx as nx
 
-from lowerscope.errors import RecipeError, unknown
+from lowerscope.errors import RecipeError, UnknownNameError, unknown
 from lowerscope.pattern import REGISTRY, Pattern
 from lowerscope.recipe import Insertion, Recipe
 from lowerscope.support.table import Site
@@ -99,6 +99,17 @@ def pipeline(target: str, insertions: Sequence[Insertion] = ()) -> list[Pattern]
     for insertion in insertions:
         order = _inserted(order, insertion)
     return order
+
+
+def unknown_pattern(target: str, name: str, here: Iterable[str]) -> UnknownNameError:
+    """The error for a pattern that `target` does not have, though another may: `here` are those it has."""
+    known = REGISTRY.get(name).targets if name in REGISTRY else ()
+    if known:
+        return UnknownNameError(
+            f"there is no pattern of target {target} named {name!r}, which is one of {' and '.join(known)}: "
+            f"session.insert({name!r}) puts it in"
+        )
+    return unknown(f"pattern of target {target}", name, here)
 
 
 def _sorted(target: str, patterns: Mapping[str, Pattern]) -> list[str]:

@@ -253,6 +253,7 @@ def test_an_argument_that_is_read_twice_is_one_value():
     ("image", "option", "kind"),
     [
         (torch.randn(2, 3, 4), "any_rank", "rank"),
+        (torch.randn(3), "any_rank", "1 axis at"),
         (torch.randn(2, 3, dtype=torch.float64), "any_dtype", "dtype"),
     ],
 )

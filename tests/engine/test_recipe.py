@@ -168,7 +168,10 @@ def test_a_skipped_pattern_is_matched_and_not_applied():
     [
         (Recipe("vulcan"), "no target named 'vulcan': .*'vulkan'"),
         (Recipe("vulkan").disable("conv2d_epilogue"), "'conv2d_epilogue': .* 'conv2d_with_epilogue'"),
-        (Recipe("qnn").enable("conv2d_with_epilogue"), "no pattern of target qnn named 'conv2d_with_epilogue'"),
+        (
+            Recipe("qnn").enable("conv2d_with_epilogue"),
+            r"no pattern of target qnn named 'conv2d_with_epilogue', which is one of vulkan and webgpu: session.insert",
+        ),
         (Recipe("vulkan").skip(Skip(pattern="nothing")), "no pattern of target vulkan named 'nothing'"),
         (Recipe("vulkan").with_profile(max_texture=3), "no profile field of target vulkan named 'max_texture'"),
         (Recipe("vulkan").insert("nothing"), "no pattern named 'nothing'"),
@@ -255,6 +258,17 @@ def test_a_pattern_without_a_part_is_refused():
             name, kind, conditions = "half", Kind.FUSION, (Condition("one", "one"),)
 
     assert "half" not in REGISTRY
+
+
+def test_a_pattern_whose_nothing_to_fuse_names_no_condition_of_its_is_refused():
+    with pytest.raises(RecipeError, match="of pattern 'astray' names 'two', which is none of its conditions"):
+
+        @pattern("vulkan")
+        class Astray(Pattern):
+            name, kind, anchors, conditions = "astray", Kind.FUSION, (), (Condition("one", "one"),)
+            nothing_to_fuse = ("one", "two")
+
+    assert "astray" not in REGISTRY
 
 
 def test_a_name_of_the_projects_own_cannot_be_taken():

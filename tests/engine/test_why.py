@@ -260,6 +260,13 @@ def test_a_node_of_a_later_stage_is_found_in_other_targets_by_its_origin(several
     assert found.of("fuse_activation").verdict != "no anchor"
 
 
+def test_an_expectation_that_nothing_came_near_says_where_to_look(image):
+    lone = session(lambda s, x: s.conv(x), image, conv=conv())
+    with pytest.raises(AssertionError, match="applied 0 times, expected 1\nnothing of conv2d_with_epilogue came near"):
+        lone.expect({EPILOGUE: 1})
+    assert lone.matches(EPILOGUE).verdict.tolist() == ["nothing to fuse"]
+
+
 def test_what_cannot_be_asked_is_refused_in_a_sentence(several):
     with pytest.raises(RecipeError, match="give node="):
         several.why_not(EPILOGUE)
