@@ -59,8 +59,8 @@ __all__ = [
 ]
 
 
-def explore(model: Any, target: str = "vulkan", **options: Any) -> Any:
-    """The widget on a Session, a Program, an exported program or the path of a `.pt2`.
+def explore(model: Any = None, target: str = "vulkan", **options: Any) -> Any:
+    """The widget on a Session, a Program, an exported program or the path of a `.pt2`; without one, it asks for a path.
 
     `options` go to `lowerscope_widgets.Explorer`. A path that cannot be opened is said in the widget, with a way out.
     UnknownNameError: the target is not known. LowerscopeError: `model` is no program; of a module: how to capture it.

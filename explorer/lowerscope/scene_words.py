@@ -161,7 +161,24 @@ def count_rows(table: NodeTable, before: np.ndarray, after: np.ndarray, strings:
 
 
 def _count(op: str, category: str, before: int, after: int) -> dict[str, Any]:
-    return {"op": op, "category": category, "before": before, "after": after, "delta": after - before}
+    return {
+        "op": op,
+        "category": category,
+        "before": before,
+        "after": after,
+        "delta": after - before,
+        "change": change(before, after),
+    }
+
+
+def change(before: int, after: int) -> str:
+    """−51%, +20%, or ×123 from ten times as many on; empty where nothing was there before, or nothing changed."""
+    if before == 0 or before == after:
+        return ""
+    if after >= 10 * before:
+        return f"×{after / before:.0f}"
+    per_cent = (after - before) / before * 100
+    return f"{per_cent:+.{1 if abs(per_cent) < 1 else 0}f}%".replace("-", "−")
 
 
 def program_facts(lowering: Lowering, name: str, nodes: int, modules: int) -> dict[str, Any]:

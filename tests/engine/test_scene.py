@@ -21,6 +21,7 @@ from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program, capture
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.scene import VERDICTS, Scene, SceneMaker, make_scene
+from lowerscope.scene_words import change
 from lowerscope.verdict import Outcome
 from tests.engine.nets import mixed
 
@@ -181,6 +182,23 @@ def test_operators_before_and_after_are_those_of_the_programs(lowering: Lowering
         str(op): (row["before"], row["after"], row["delta"]) for op, row in expected.iterrows()
     }
     assert found[-1]["after"] != found[-1]["before"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (469, 229, "−51%"),
+        (100, 120, "+20%"),
+        (1000, 998, "−0.2%"),
+        (5, 5, ""),
+        (0, 3, ""),
+        (3, 370, "×123"),
+        (1, 10, "×10"),
+        (7, 0, "−100%"),
+    ],
+)
+def test_a_change_is_said_in_per_cent_and_a_multiple_as_one(before: int, after: int, said: str) -> None:
+    assert change(before, after) == said
 
 
 def test_users_are_counted_in_the_last_graph_that_has_the_node(lowering: Lowering, scene: Scene) -> None:
@@ -516,7 +534,9 @@ def test_a_program_without_an_operator_has_a_scene() -> None:
             return x
 
     scene = make_scene(lower(capture(Same(), (torch.rand(2),)), "vulkan"))
-    assert scene.header["operators"] == [{"op": "total", "category": "", "before": 0, "after": 0, "delta": 0}]
+    assert scene.header["operators"] == [
+        {"op": "total", "category": "", "before": 0, "after": 0, "delta": 0, "change": ""}
+    ]
 
 
 # ---------------------------------------------------------------------- names of any kind

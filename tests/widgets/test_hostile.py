@@ -158,7 +158,7 @@ def shell() -> Iterator[InteractiveShell]:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("", "required: model"),
+        ("", "there is no model yet"),
         ("mine --target vulcan", "there is no target named 'vulcan'"),
         ("mine --target", "expected one argument"),
         ("mine --panels grpah", "there is no panel 'grpah'"),

@@ -37,6 +37,7 @@ from lowerscope_widgets.jobs import Jobs
 from lowerscope_widgets.live_reload import follow
 from lowerscope_widgets.measuring import WHAT, described, measure, polled_by
 from lowerscope_widgets.opening import Opening, UnknownOps
+from lowerscope_widgets.samples import sample_models
 from lowerscope_widgets.static_view import StaticView, said_view, session_view, show_static
 
 PANELS = ("toolbar", "patterns", "graph", "inspector", "metrics")
@@ -53,7 +54,8 @@ class Explorer(anywidget.AnyWidget):
 
     Args:
         source: a Session, a Program, an exported program, or the path of a `.pt2`. All but a Session is opened beside the
-            user, in named stages that the widget shows and can stop; `session` waits for it.
+            user, in named stages that the widget shows and can stop; `session` waits for it. None: the widget asks for a
+            path, and offers the sample models where it finds some.
         target: the backend to lower for; of a session: to go to.
         panels: which of toolbar, patterns, graph, inspector, metrics to show; `["graph"]` is the bare graph.
         height: CSS px.
@@ -64,7 +66,7 @@ class Explorer(anywidget.AnyWidget):
     Raises:
         UnknownNameError: the target is not known. BundleError: the front end was not built. LowerscopeError: a panel of
         that name does not exist, or `source` is no program. A path that cannot be opened is said in the widget, with a
-        way out, and raised by `session`.
+        way out, and raised by `session`; so is NoModelError before one is opened.
     """
 
     panels = traitlets.List(traitlets.Unicode()).tag(sync=True)
@@ -75,7 +77,7 @@ class Explorer(anywidget.AnyWidget):
     largest_message = 9 * MEGABYTE  #: Jupyter drops messages of 10 MiB without a word
 
     def __init__(
-        self, source: Any, *, target: str | None = None, panels: Sequence[str] | None = None, height: int = 640
+        self, source: Any = None, *, target: str | None = None, panels: Sequence[str] | None = None, height: int = 640
     ) -> None:
         # first what `close` reads: ipywidgets closes a widget that its constructor gave up on, too
         self._jobs = Jobs()
@@ -85,6 +87,7 @@ class Explorer(anywidget.AnyWidget):
         self._end_watching: Callable[[], Any] = lambda: None
         self._session: Session | None = None
         self._opening: Opening | None = None
+        self._samples: list[dict[str, str]] | None = None  # offered by a widget that was made without a model
         self._static: Callable[[StaticView], None] | None = (
             None  # puts another static view in the place of the one shown
         )
@@ -97,7 +100,10 @@ class Explorer(anywidget.AnyWidget):
                 source.set_target(target)
         else:
             name = target_of(target or "vulkan").name
-            model = Path(source) if isinstance(source, (str, os.PathLike)) else as_program(source)
+            if source is None:
+                model, self._samples = None, sample_models()
+            else:
+                model = Path(source) if isinstance(source, (str, os.PathLike)) else as_program(source)
             self._opening = Opening(model, name, self._tell, self._adopt)
         self._making = threading.Lock()
         self._sending = threading.Lock()  # the parts of a scene follow each other
@@ -127,12 +133,15 @@ class Explorer(anywidget.AnyWidget):
             return self._opening.future.result()
         return self._session
 
-    def load(self, unknown_ops: UnknownOps = "error") -> Future[None]:
+    def load(self, unknown_ops: UnknownOps = "error", path: str | os.PathLike[str] | None = None) -> Future[None]:
         """Open again what could not be opened, or was stopped; the future ends when the scene is sent.
 
-        unknown_ops: "stand-in" looks at the graph without the operators that are not registered here.
+        unknown_ops: "stand-in" looks at the graph without the operators that are not registered here. path: of another
+        `.pt2` to open instead; a widget that has its model keeps it.
         """
         if self._session is None and self._opening is not None:
+            if path is not None:
+                self._opening.open(Path(path).expanduser())
             self._opening.start(unknown_ops)
             self._opening.future.add_done_callback(self._renew_static)
         return self.show_opened()
@@ -142,6 +151,11 @@ class Explorer(anywidget.AnyWidget):
         if self._session is not None or self._opening is None:
             return self.show_again()
         shown: Future[None] = Future()
+        if self._samples is not None:
+            self._tell({"type": "empty", "samples": self._samples})
+        if self._opening.is_idle:
+            shown.set_result(None)
+            return shown
         self._opening.tell_again()
         self._opening.future.add_done_callback(lambda done: self._show_first(done, shown))
         return shown
@@ -458,7 +472,9 @@ class Explorer(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         if self._session is None and self._opening is not None:
-            return f"<Explorer, opening {self._opening.name!r}>"
+            return (
+                "<Explorer, no model yet>" if self._opening.is_idle else f"<Explorer, opening {self._opening.name!r}>"
+            )
         return f"<Explorer of {self.session!r}>"
 
 

@@ -17,15 +17,15 @@ class ExploreMagics(Magics):
     """`%explore MODEL --target T`."""
 
     @magic_arguments()
-    @argument("model", help="path of a .pt2 file, or a variable that holds a program or a session")
+    @argument("model", nargs="?", help="path of a .pt2 file, or a variable that holds a program or a session")
     @argument("--target", default=None, help="the backend to lower for (default: vulkan)")
     @argument("--panels", default=None, help="comma-separated panels to show, such as graph,patterns")
     @line_magic
     def explore(self, line: str) -> Any:
-        """Show the widget on an exported program."""
+        """Show the widget on an exported program; without one, a widget that opens one."""
         given = parse_argstring(self.explore, line)
         assert self.shell is not None
-        model = self.shell.user_ns.get(given.model, given.model.strip("\"'"))
+        model = given.model and self.shell.user_ns.get(given.model, given.model.strip("\"'"))
         panels = given.panels.split(",") if given.panels else None
         try:
             if isinstance(model, lowerscope.Session) and given.target is not None:

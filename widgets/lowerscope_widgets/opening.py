@@ -22,16 +22,20 @@ class Stopped(LowerscopeError):
     """Loading was stopped from the widget."""
 
 
+class NoModelError(LowerscopeError):
+    """The widget was made without a model, and none has been opened in it."""
+
+
 class Opening:
     """Opens `source` (the path of a `.pt2`, or a Program) for `target`, as often as it is asked to.
 
-    `tell` hears of each stage as a progress event; `opened` is called with the session, in the thread, before those who
+    Without a source there is nothing to wait for until `open` is told one. `tell` hears of each stage as a progress event; `opened` is called with the session, in the thread, before those who
     wait for it go on.
     """
 
     def __init__(
         self,
-        source: Path | Program,
+        source: Path | Program | None,
         target: str,
         tell: Callable[[Event], None],
         opened: Callable[[Session], None],
@@ -46,13 +50,23 @@ class Opening:
 
     @property
     def future(self) -> Future[Session]:
-        """Of the latest attempt. Its errors: LoadError and the like, and Stopped."""
+        """Of the latest attempt. Its errors: LoadError and the like, Stopped, and NoModelError."""
         return self._future
 
     @property
     def name(self) -> str:
         """What is opened, in words."""
-        return self._source.name
+        return "no model" if self._source is None else self._source.name
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no source yet."""
+        return self._source is None
+
+    def open(self, path: Path) -> None:
+        """Turn to another file; what is at work is stopped. `start` begins with it."""
+        self.stop()
+        self._source = path
 
     def start(self, unknown_ops: UnknownOps = "error") -> None:
         """Begin, unless it is at work or done."""
@@ -61,9 +75,16 @@ class Opening:
         if self._stage is not None and not self._future.done():
             return
         self._future, self._stop = Future(), threading.Event()
+        if self._source is None:
+            message = "there is no model yet: open one in the widget, or pass its path to lowerscope.explore"
+            self._future.set_exception(NoModelError(message))
+            return
         self._at("read", f"Read {self.name}{self._size()}")
         threading.Thread(
-            target=self._run, args=(self._future, self._stop, unknown_ops), name="lowerscope-open", daemon=True
+            target=self._run,
+            args=(self._source, self._future, self._stop, unknown_ops),
+            name="lowerscope-open",
+            daemon=True,
         ).start()
 
     def stop(self) -> None:
@@ -76,7 +97,9 @@ class Opening:
         if self._stage is not None and not self._future.done():
             self._tell(self._stage)
 
-    def _run(self, future: Future[Session], stop: threading.Event, unknown_ops: UnknownOps) -> None:
+    def _run(
+        self, source: Path | Program, future: Future[Session], stop: threading.Event, unknown_ops: UnknownOps
+    ) -> None:
         def entering(pattern: str, place: int, count: int) -> None:
             if stop.is_set():
                 raise Stopped("stopped")
@@ -86,7 +109,6 @@ class Opening:
                 self._at("match", f"Match {count} patterns for {self._target}: {pattern}", place, count)
 
         try:
-            source = self._source
             program = source if isinstance(source, Program) else load(source, unknown_ops=unknown_ops)
             if stop.is_set():
                 return
@@ -123,7 +145,7 @@ class Opening:
             self._stage = None
 
     def _size(self) -> str:
-        if isinstance(self._source, Program):
+        if not isinstance(self._source, Path):
             return ""
         try:
             return f" ({self._source.stat().st_size / 1e6:.1f} MB)"

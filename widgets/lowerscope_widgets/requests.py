@@ -166,7 +166,7 @@ def _ready(explorer: Explorer, request: Mapping[str, Any]) -> Any:
 
 
 def _load(explorer: Explorer, request: Mapping[str, Any]) -> Any:
-    return explorer.load("stand-in" if request["without"] else "error")
+    return explorer.load("stand-in" if request["without"] else "error", request.get("path"))
 
 
 def _open(explorer: Explorer, request: Mapping[str, Any]) -> Any:

@@ -48,10 +48,10 @@ export class BaseStore {
     }
   }
 
-  /** Open the model again, after an error; `without` what is not registered. */
-  reload(without = false): void {
+  /** Open the model again, after an error, or another one; `without` what is not registered. */
+  reload(without = false, path?: string): void {
     this.dismissError("graph");
-    void this.ask({ type: "load", without }, "graph");
+    void this.ask({ type: "load", without, ...(path && { path }) }, "graph");
   }
 
   say(text: string, aloud = true): void {

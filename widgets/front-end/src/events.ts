@@ -46,6 +46,9 @@ export class EventReader {
       case "select":
         store.select(event.nodes, { quiet: true });
         break;
+      case "empty":
+        store.update({ samples: event.samples });
+        break;
       case "error":
         store.update({ otherwise: event.otherwise ?? null });
         store.fail(REGIONS.find((region) => region === event.where) ?? "graph", event.sentence);

@@ -101,13 +101,14 @@ export interface PatternRow {
 }
 export interface SkipChip { kind: "pattern" | "match" | "node" | "module" | "op"; value: string; pattern: string | null; active: boolean; hint: string; key: string }
 export interface ProfileField { name: string; value: string | number | boolean; kind: "int" | "float" | "str" | "bool" | "choice"; choices: string[]; help: string }
-export interface CountRow { op: string; category: string; before: number; after: number; delta: number }
+export interface CountRow { op: string; category: string; before: number; after: number; delta: number; change: string } // "−51%", "×123"
 export interface ReasonGroup { pattern: string; condition: string; sentence: string; count: number; anchors: string[] }
 
 // ---------------------------------------------------------------- requests (browser -> kernel) and replies
 export type Request = { id: number } & (
   | { type: "ready" } // asks for the scene; answered by `scene`
-  | { type: "load"; without: boolean } // open again what could not be opened; without: the operators that are not registered
+  // open again what could not be opened, or `path`; without: the operators that are not registered
+  | { type: "load"; without: boolean; path?: string }
   | { type: "toggle"; pattern: string; enabled: boolean }
   | { type: "only"; pattern: string } // every other pattern off
   | { type: "all"; enabled: boolean }
@@ -154,6 +155,7 @@ export type Event =
   | { type: "partitioner"; revision: number; state: "measuring" | "fresh" | "failed" | "cancelled"; rows: PartitionerRow[]; sentence: string }
   | { type: "focus"; node: string }
   | { type: "select"; nodes: string[] }
+  | { type: "empty"; samples: { name: string; path: string }[] } // made without a model: files that may be opened
   | { type: "error"; where: string; sentence: string; otherwise?: string | null }; // otherwise: label of `load` without
 
 interface Argument { name: string; text: string; nodes: string[] } // nodes: ids that the text mentions

@@ -84,6 +84,8 @@ export interface State {
   errors: Readonly<Partial<Record<Region, string>>>;
   /** What else than opening it again can be done about the graph's error: a button's label. */
   otherwise: string | null;
+  /** Made without a model: the files that are offered. Null: there was one. */
+  samples: readonly { name: string; path: string }[] | null;
   /** Last thing said, for aria-live; aloud also as a toast (what shows elsewhere on screen anyway is not). */
   said: { text: string; serial: number; aloud: boolean };
   /** Text that could not be put on the clipboard, shown to be copied by hand. */
@@ -138,6 +140,7 @@ export function initialState(live: boolean): State {
     live,
     errors: {},
     otherwise: null,
+    samples: null,
     said: { text: "", serial: 0, aloud: false },
     copied: null,
     width: "medium",

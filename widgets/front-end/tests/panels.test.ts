@@ -10,7 +10,6 @@ import {
   count,
   figure,
   milliseconds,
-  percent,
   plural,
   signed,
   split,
@@ -48,12 +47,6 @@ test("numbers are written with a real minus sign and say nothing where nothing c
   assert.equal(signed(-83), "−83");
   assert.equal(signed(1234), "+1,234");
   assert.equal(signed(0), "0");
-  assert.equal(percent(469, 229), "−51%");
-  assert.equal(percent(100, 120), "+20%");
-  assert.equal(percent(1000, 998), "−0.2%");
-  assert.equal(percent(5, 5), "");
-  assert.equal(percent(0, 3), "");
-  assert.equal(percent(3, 370), "×123");
   assert.equal(count(10_000), "10,000");
   assert.equal(plural(1, "match", "matches"), "1 match");
   assert.equal(plural(2, "match", "matches"), "2 matches");

@@ -20,21 +20,48 @@ export function Cover(): JSX.Element | null {
   const none = usePick((state) => state.scene === null);
   const empty = usePick((state) => state.scene?.header.program.nodes === 0);
   const error = usePick((state) => state.errors.graph);
+  // Of a widget without a model; what it has been asked to open is on its way.
+  const asked = usePick((state) => state.samples !== null && state.pending.length === 0);
   if (!none && !empty) return null;
   return (
     <div class="ls-state" data-ls="cover">
-      <div>{error !== undefined ? <Failed sentence={error} /> : empty ? <Empty /> : <Loading />}</div>
+      <div>
+        {error !== undefined ? (
+          <Failed sentence={error} />
+        ) : empty || asked ? (
+          <div data-ls="state-empty">
+            <h2>No {empty ? "operators to show" : "model yet"}</h2>
+            <p>Pass an exported program, a module with example inputs, or the path of a saved program.</p>
+            <pre>{EXAMPLE}</pre>
+          </div>
+        ) : (
+          <Loading />
+        )}
+        {asked && <Open />}
+      </div>
     </div>
   );
 }
 
-function Empty(): JSX.Element {
+/** A path to type, and the files at hand. */
+function Open(): JSX.Element {
+  const store = useStore();
   return (
-    <div data-ls="state-empty">
-      <h2>No operators to show</h2>
-      <p>Pass an exported program, a module with example inputs, or the path of a saved program.</p>
-      <pre>{EXAMPLE}</pre>
-    </div>
+    <form
+      class="ls-row"
+      onSubmit={(event) => {
+        event.preventDefault();
+        store.reload(false, event.currentTarget.querySelector("input")?.value);
+      }}
+    >
+      <input class="ls-input" style={{ width: "70%" }} required placeholder="model.pt2" aria-label="Path of a saved program" data-ls="open-path" />
+      <button class="ls-btn ls-primary" data-ls="open">
+        Open
+      </button>
+      {store.state.samples?.map(({ name, path }) => (
+        <Button key={path} label={name} hint={path} data-ls="open-sample" onClick={() => store.reload(false, path)} />
+      ))}
+    </form>
   );
 }
 

@@ -9,7 +9,7 @@ import { Icon } from "./icons";
 import { Link, Pill, Progress, type Tone } from "./bits";
 import { operatorsByStep, type Share, sharesAt, stepOfNumbers, totalOf } from "./numbers";
 import { RegionError } from "./region_error";
-import { brief, count, milliseconds, percent, signed } from "./text";
+import { brief, count, milliseconds, signed } from "./text";
 import { usePatterns, usePick, useStore } from "./use";
 
 export function Strip(): JSX.Element {
@@ -56,7 +56,7 @@ function Operators(): JSX.Element {
       </div>
     );
   }
-  const change = partly ? signed(after - total.before) : percent(total.before, after);
+  const change = partly ? signed(after - total.before) : total.change;
   const scale = Math.max(total.before, after, 1);
   return (
     <div class="ls-cell ls-operators">

@@ -33,15 +33,6 @@ export function count(value: number): string {
   return grouped.format(value);
 }
 
-/** Change in per cent, "−51%"; empty when nothing was there before or nothing changed. */
-export function percent(before: number, after: number): string {
-  if (before === 0 || before === after) return "";
-  const change = ((after - before) / before) * 100;
-  if (change >= 900) return `×${(after / before).toFixed(0)}`;
-  const digits = Math.abs(change) < 1 ? change.toFixed(1) : change.toFixed(0);
-  return `${digits.replace("-", "−")}%`.replace(/^(?=\d)/, "+");
-}
-
 export function milliseconds(value: number): string {
   if (!Number.isFinite(value)) return "–";
   return value >= 1000
