@@ -259,15 +259,22 @@ class Explorer(anywidget.AnyWidget):
                 self._send_scene(header, buffer, reason)
                 future.set_result(None)
             except LayoutCancelled:
-                future.set_exception(LowerscopeError("the layout was cancelled: open fewer modules"))
+                unmade()
             except BaseException as error:
                 future.set_exception(error)
 
+        def unmade() -> None:
+            newer = self._shown
+            if newer is None or newer is future:
+                future.set_exception(LowerscopeError("the layout was cancelled: open fewer modules"))
+            else:  # whoever waits for this scene is shown the one that took its place
+                newer.add_done_callback(lambda sent: _pass_on(sent, future))
+
+        self._shown = future
         if len(lowering.ledger.records) < _SLOW:
             make()
         else:
-            self._jobs.start("layout", self._with_progress(make))
-        self._shown = future
+            self._jobs.start("layout", self._with_progress(make), dropped=unmade)
         return future
 
     def shown(self) -> Future[None] | None:
