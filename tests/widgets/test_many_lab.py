@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import nbformat
 import pytest
 from playwright.sync_api import Page
@@ -93,3 +95,85 @@ def test_an_untrusted_notebook_shows_the_picture_and_tables(lab: Lab) -> None:
     picture = page.locator('.jp-OutputArea img[alt^="the graph of"]')
     assert picture.evaluate("(image) => image.complete && image.naturalWidth > 0")
     assert page.locator(".ls-root").count() == 0
+
+
+COUNTS = """
+import gc, json, threading
+from comm import get_comm_manager
+gc.collect()
+print(json.dumps([
+    len(get_comm_manager().comms),
+    sum(thread.name.startswith("lowerscope") for thread in threading.enumerate()),
+    sum(issubclass(type(one), Explorer) for one in gc.get_objects()),
+]))
+"""
+OURS = """
+import lowerscope
+from IPython.display import display
+
+for _ in range(3):
+    display(Explorer(lowerscope.Session(explorer.session.program)))
+"""
+BARE = """
+import anywidget
+from IPython.display import display
+
+class Bare(anywidget.AnyWidget):
+    _esm = "export default { render({ el }) { el.className = 'bare'; } };"
+
+for _ in range(3):
+    display(Bare())
+"""
+CLOSE = """
+import gc
+for one in gc.get_objects():
+    if issubclass(type(one), anywidget.AnyWidget) and one is not explorer:
+        one.close()
+del one
+"""
+
+
+def listeners(page: Page) -> int:
+    """How many event listeners the page holds, after its garbage is collected."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    session.send("Performance.enable")
+    found = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
+    session.detach()
+    return int(found["JSEventListeners"])
+
+
+def test_closing_leaves_no_comm_thread_object_or_listener_behind(lab: Lab) -> None:
+    page = lab.open_notebook([SHOW, COUNTS, BARE, OURS, CLOSE])
+
+    def kernel() -> list[int]:
+        lab.run_cell(1)
+        return json.loads(lab.output(1))
+
+    def opened_and_closed(cell: int) -> tuple[int, int]:
+        """Listeners that three widgets add while they are open, and those that stay."""
+        before = listeners(page)
+        lab.run_cell(cell)
+        shown = "document.querySelectorAll('.bare, .ls-root[data-ls-ready=\"true\"]').length === 4"
+        page.wait_for_function(shown, timeout=60_000)
+        page.wait_for_timeout(500)
+        during = listeners(page)
+        lab.run_cell(4)
+        page.wait_for_function("document.querySelectorAll('.bare, .ls-root').length === 1")
+        page.wait_for_timeout(500)
+        return during - before, listeners(page) - before
+
+    lab.run_cell(0)
+    page.locator('.ls-root[data-ls-ready="true"]').wait_for(timeout=60_000)
+    opened_and_closed(2)  # the first of each brings what the page keeps
+    opened_and_closed(3)
+    bare_open, bare_left = opened_and_closed(2)
+    start = kernel()
+    assert start[2] == 1
+    ours_open, ours_left = opened_and_closed(3)
+    # JupyterLab itself holds on to listeners of every output that it has shown, whatever is in it.
+    assert ours_open - bare_open > 3 * 30, "those of the widget are counted"
+    assert ours_left - bare_left < 60
+    assert kernel() == start
+    lab.run_cell(3)
+    assert kernel()[0] == start[0] + 3 * 2, "each has a comm, and one for its place on the page"

@@ -219,7 +219,10 @@ class Explorer(anywidget.AnyWidget):
         self._last = None
         self._measured.clear()
         self._maker = SceneMaker()
+        layout = self.layout if self.comm is not None else None
         super().close()
+        if layout is not None:
+            layout.close()  # a widget of its own, which ipywidgets leaves open
 
     # ------------------------------------------------------------------ scenes
     def scene(self) -> Scene:
