@@ -168,7 +168,7 @@ def pattern_from(
     no name is given; or the name is taken.
     """
     title = name or getattr(search_fn, "__name__", "<unnamed>")
-    if title.startswith("<"):
+    if not name and title.startswith("<"):
         raise RecipeError("a search function that is a lambda has no name to go by: give the pattern one with name=")
     graph, constants = _traced(search_fn, example_inputs, title)
     calls = [n for n in graph.nodes if n.op == "call_function"]

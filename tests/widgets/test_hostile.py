@@ -16,8 +16,10 @@ from playwright.sync_api import Browser
 from torch import nn
 
 import lowerscope
+from lowerscope.by_example import pattern_from
 from lowerscope.cli import main
 from lowerscope.draw import to_graphviz
+from lowerscope.pattern import REGISTRY
 from lowerscope.scene import make_scene
 from lowerscope.svg import to_svg
 from lowerscope_widgets import Explorer
@@ -130,6 +132,83 @@ def test_in_the_widget_nothing_runs_and_the_layout_holds(
     assert page.locator(".ls-root img").count() == 0
     assert errors == []
     context.close()
+
+
+class Odd(nn.Module):
+    """Its op has a name of 10,000 characters; its nodes and inputs are named below, its patterns are named so, too."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        op = getattr(torch.ops.lowerscope_hostile, "o" * 10_000)
+        return torch.relu(x) + torch.sigmoid(op(y)) * y
+
+
+@pytest.fixture(scope="module")
+def odd() -> Iterator[lowerscope.Session]:
+    library = torch.library.Library("lowerscope_hostile", "DEF")
+    library.define(f"{'o' * 10_000}(Tensor x) -> Tensor")
+    library.impl("o" * 10_000, torch.clone, "CompositeExplicitAutograd")
+    library.impl("o" * 10_000, torch.empty_like, "Meta")
+    image = torch.rand(2, 3)
+    program = torch.export.export(Odd().eval(), (image, image))
+    calls = [node for node in program.graph.nodes if node.op in ("placeholder", "call_function")]
+    for node, name in zip(calls, NAMES, strict=True):
+        node.name = name
+    functions = (torch.relu, torch.sigmoid, torch.tanh, torch.abs, torch.neg, torch.exp, torch.sin)
+    for function, name in zip(functions, NAMES, strict=True):
+        pattern_from(function, lambda x: x.clamp(min=0), [image], name=name)
+    try:
+        yield lowerscope.Session(program)
+    finally:
+        for name in NAMES:
+            REGISTRY.remove(name)
+        library._destroy()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [480, 600, 1400])
+def test_names_of_nodes_inputs_ops_and_patterns_are_text_and_the_layout_holds(
+    odd: lowerscope.Session, browser: Browser, tmp_path: Path, width: int
+) -> None:
+    path = tmp_path / "odd.html"
+    path.write_text(to_html(odd)[0], encoding="utf-8")
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(path.as_uri())
+    root = page.locator('.ls-root[data-ls-ready="true"]')
+    root.wait_for(timeout=60_000)
+    shown = root.evaluate("(root) => root.lowerscope.scene().patterns.map((one) => one.name)")
+    assert set(NAMES) <= set(shown)
+    for name in NAMES:
+        root.evaluate("(root, name) => root.lowerscope.store.select([name])", name)
+        page.wait_for_function(
+            "(name) => document.querySelector('.ls-root').lowerscope.state().whyNot?.node === name", arg=name
+        )
+        for tab in ("graph", "patterns", "why", "numbers"):
+            root.evaluate("(root, tab) => root.lowerscope.store.setTab(tab)", tab)
+            assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), (name[:20], tab)
+            assert root.evaluate("(root) => root.scrollWidth - root.clientWidth") <= 0, (name[:20], tab)
+    root.evaluate("(root) => { root.lowerscope.store.select([]); root.lowerscope.store.setMetricsOpen(true); }")
+    page.locator('[data-ls="metrics-tables"]').wait_for(state="attached")
+    assert root.evaluate("(root) => root.scrollWidth - root.clientWidth") <= 0
+    assert root.locator("img, script").count() == 0
+    assert page.evaluate("typeof hacked") == "undefined"
+    longest = root.evaluate(
+        "(root) => Math.max(...[...root.querySelectorAll('*')].map((one) => one.title?.length ?? 0))"
+    )
+    assert longest < 2_000, "ten thousand characters are shortened"
+    assert errors == []
+    context.close()
+
+
+def test_such_names_are_text_in_tables_pictures_and_the_static_view(odd: lowerscope.Session) -> None:
+    assert Tags(static_html(odd, make_scene(odd.lowering))).tags == KEPT
+    assert not Tags(to_svg(make_scene(odd.lowering))).tags & {"script", "img"}
+    for frame in (odd.patterns(), odd.matches(), odd.near_misses(), odd.op_counts()):
+        assert not Tags(str(frame._repr_html_())).tags & {"script", "img"}
+    for name in NAMES:
+        assert not Tags(odd.why_not(node=name)._repr_html_()).tags & {"script", "img"}
 
 
 @pytest.mark.parametrize("name", [n for n, info in INFO.items() if info["cls"] == "c" and info["export"] == "ok"])
