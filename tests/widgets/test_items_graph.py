@@ -180,16 +180,20 @@ def fused(widget: Widget) -> str:
     return found[-1]
 
 
-def test_diff_marks_what_was_removed_added_and_left(widget: Widget) -> None:
+def test_diff_marks_what_was_removed_added_changed_and_left(widget: Widget) -> None:
     widget.view("diff")
-    widget.travel(fused(widget))
-    label = widget.root.locator(f'.ls-mirror [data-node-id="{fused(widget)}"]').get_attribute("aria-label")
-    assert label is not None
-    assert "added" in label
-    marks = widget.root.locator(".ls-mirror [data-node-id]").evaluate_all(
-        "(items) => items.map((item) => /, (removed|added)/.exec(item.ariaLabel)?.[1] ?? 'left')"
-    )
-    assert {"added", "removed"} <= set(marks)
+
+    def mark(node: str) -> str:
+        widget.travel(node)
+        item = widget.root.locator(f'.ls-mirror [data-node-id="{node}"]')
+        item.wait_for(state="attached")
+        found = re.search(r", (removed|added|arguments changed)", item.get_attribute("aria-label") or "")
+        return "left" if found is None else found[1]
+
+    assert mark(fused(widget)) == "added"
+    assert mark(CONV) == "removed"
+    assert mark("sigmoid") == "arguments changed"  # it reads what the fusion made
+    assert mark("x") == "left"
 
 
 def test_hovering_a_fused_node_says_which_nodes_it_came_from(widget: Widget) -> None:

@@ -85,6 +85,8 @@ test("before, after and the comparison show the right nodes and edges", () => {
   assert.equal(at("conv_0", both), Fate.removed);
   assert.equal(at("conv2d_with_epilogue_0", both), Fate.added);
   assert.equal(at("add_5", both), Fate.unchanged);
+  assert.equal(at("conv_5", both), Fate.changed, "its producer was replaced");
+  assert.equal(at("conv_5", after), Fate.unchanged);
   for (let route = 0; route < scene.routes.length; route++) {
     if (after.routes[route] === Fate.absent || scene.routes.src_module[route]) continue;
     assert.notEqual(after.nodes[scene.routes.src[route]], Fate.absent, "an edge starts at a node that is shown");

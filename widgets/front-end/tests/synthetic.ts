@@ -128,8 +128,9 @@ export function synthetic(wanted: Wanted): { header: SceneHeader; buffer: ArrayB
       : to.born > 0
         ? [{ source: from.after, born: to.born, died: -1 }]
         : [
-            { source: from.before, born: 0, died: to.died },
-            ...(to.died < 0 ? [{ source: from.after, born: 0, died: -1 }] : []),
+            // What outlives the step that replaced its producer reads another node from then on.
+            { source: from.before, born: 0, died: to.died < 0 ? step : to.died },
+            ...(to.died < 0 ? [{ source: from.after, born: step, died: -1 }] : []),
           ];
     for (const { source, born, died } of sources) {
       const edge =

@@ -1,11 +1,11 @@
-/** Node boxes at every level of detail, in their look of the moment: plain, fused, removed, added, unchanged. */
+/** Node boxes at every level of detail, in their look of the moment: plain, fused, removed, added, changed, unchanged. */
 import { Fate } from "../lives";
 import { Flag, Kind } from "../scene";
 import { DIM } from "./attention";
 import { patternColour } from "./draw_hulls";
 import { font, type Frame, roundRect } from "./frame";
 import { Detail, readable } from "./lod";
-import type { Fill, Theme } from "./theme";
+import { colourOf, type Fill, type Theme } from "./theme";
 
 const RADIUS = 5;
 const SPINE = 3.5;
@@ -35,12 +35,7 @@ function drawBlocks(frame: Frame): void {
     const fate = shown.nodes[row];
     if (fate === Fate.absent) continue;
     const lit = frame.attention.isLit(row);
-    const colour =
-      shown.comparing && fate !== Fate.unchanged
-        ? fate === Fate.added
-          ? theme.pass
-          : theme.fail
-        : fillOf(frame, row).spine;
+    const colour = colourOf(theme, fate, fillOf(frame, row).spine);
     const key = lit ? colour : `${colour} dim`;
     const rows = byColour.get(key);
     if (rows === undefined) byColour.set(key, [row]);
@@ -95,7 +90,6 @@ export function drawNode(frame: Frame, row: number, alpha: number): void {
   context.fillStyle = theme.canvas;
   context.fill();
   if (fate === Fate.removed || fate === Fate.added) {
-    const colour = fate === Fate.added ? theme.pass : theme.fail;
     context.fillStyle = fate === Fate.added ? theme.passBg : theme.failBg;
     context.fill();
     if (fate === Fate.removed) {
@@ -105,7 +99,7 @@ export function drawNode(frame: Frame, row: number, alpha: number): void {
       context.globalAlpha = alpha;
     }
     context.lineWidth = Math.max(1.4, px);
-    context.strokeStyle = colour;
+    context.strokeStyle = colourOf(theme, fate, theme.edge);
     context.stroke();
   } else if (pill) {
     context.lineWidth = Math.max(1, px);
@@ -162,10 +156,10 @@ function drawLabel(frame: Frame, row: number, fate: number, pill: boolean, alpha
     return;
   }
   let start = x + 10;
-  if (fate === Fate.removed || fate === Fate.added) {
+  if (fate > Fate.unchanged) {
     context.font = font(12, theme.ui, 700);
-    context.fillStyle = fate === Fate.added ? theme.pass : theme.fail;
-    context.fillText(fate === Fate.added ? "+" : "−", x + 6, middle);
+    context.fillStyle = colourOf(theme, fate, theme.text2);
+    context.fillText("··−+~"[fate] ?? "", x + 6, middle);
     start = x + (w < 70 ? 16 : 19);
   }
   const detail = scene.nodes.detail(row);

@@ -4,7 +4,7 @@ import type { Attention } from "./attention";
 import { patternColour } from "./draw_hulls";
 import type { Rect } from "./rect";
 import type { Shown } from "./shown";
-import type { Theme } from "./theme";
+import { colourOf, type Theme } from "./theme";
 
 const PADDING = 5;
 
@@ -72,8 +72,7 @@ export class Minimap {
     for (let row = 0; row < nodes.length; row++) {
       const fate = shown.nodes[row];
       if (fate === Fate.absent) continue;
-      context.fillStyle =
-        shown.comparing && fate !== Fate.unchanged ? (fate === Fate.added ? theme.pass : theme.fail) : theme.line2;
+      context.fillStyle = colourOf(theme, fate, theme.line2);
       bar(nodes.x[row], nodes.y[row], nodes.w[row], nodes.h[row]);
     }
     if (shown.comparing) return;

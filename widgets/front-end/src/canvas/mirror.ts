@@ -110,6 +110,7 @@ export class Mirror {
     if (module !== "") parts.push(`in ${module}`);
     if (change === Fate.removed) parts.push("removed");
     if (change === Fate.added) parts.push("added");
+    if (change === Fate.changed) parts.push("arguments changed");
     const verdicts = this.#verdictsOf(scene, row).map(
       (match) => `${scene.patterns[scene.matches.pattern[match]]?.name ?? ""} ${verdictOf(scene, match)}`,
     );

@@ -26,7 +26,8 @@ export class Shown {
     for (let node = 0; node < this.nodes.length; node++) {
       if (!scene.nodeVisible(node)) continue;
       if (kind[node] === Kind.constant && !constants && !this.#feedsAround(node)) continue;
-      this.nodes[node] = fate(born[node], died[node], from, to);
+      const own = fate(born[node], died[node], from, to);
+      this.nodes[node] = own === Fate.unchanged && this.comparing && this.#readsOthers(node) ? Fate.changed : own;
     }
     const { src, dst, src_module, dst_module, stub } = scene.routes;
     for (let route = 0; route < this.routes.length; route++) {
@@ -69,6 +70,13 @@ export class Shown {
       }
     }
     return (this.#changes = { removed, added });
+  }
+
+  #readsOthers(node: number): boolean {
+    const { edges } = this.scene;
+    return this.scene
+      .edgesInto(node)
+      .some((edge) => fate(edges.born[edge], edges.died[edge], this.from, this.to) > Fate.unchanged);
   }
 
   #feedsAround(node: number): boolean {

@@ -1,4 +1,5 @@
 /** The style sheet's colours for the canvas, and whether the page is dark; both follow the page as it changes. */
+import { Fate } from "../lives";
 
 export interface Fill {
   fill: string;
@@ -42,6 +43,11 @@ const CATEGORIES = [
   "constant",
   "other",
 ];
+
+/** The colour of what was added or removed; of anything else `other`. */
+export function colourOf(theme: Theme, fate: number, other: string): string {
+  return fate === Fate.added ? theme.pass : fate === Fate.removed ? theme.fail : other;
+}
 
 export function readTheme(root: HTMLElement): Theme {
   const style = getComputedStyle(root);
