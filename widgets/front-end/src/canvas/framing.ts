@@ -102,7 +102,7 @@ export class Framing {
     const box = boxOf(scene, ids, state);
     if (box === null) return;
     if (state.teaching) {
-      this.#glide(Camera.fitting(box, pane.width, pane.height, 44, 1.3));
+      this.#glide(Camera.fitting(box, pane.width - 40, pane.height, 28, 1.3));
       return;
     }
     const first = ids.find((id) => boxOf(scene, [id], state) !== null);

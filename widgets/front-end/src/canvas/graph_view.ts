@@ -233,6 +233,8 @@ export class GraphView {
       if (firstTime && pane.shown !== null) this.#framed ||= this.#framing.first();
       // The first pane leads: a resize moves its camera, and the other follows.
       if (this.#framed && this.#sides[0] !== undefined) this.#moved(this.#sides[0].pane);
+      // Teaching gives the panes another width after its first step was framed.
+      if (this.store.state.teaching) this.#framing.step(this.store.state);
     };
     return {
       pane,
