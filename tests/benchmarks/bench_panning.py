@@ -50,13 +50,17 @@ PAN = """async ({ frames, empty }) => {
   const times = [];
   if (!empty) send("pointerdown", 0);
   let last = await beat();
+  const before = pane.querySelector(".ls-stage").style.transform;
+  let moved = 0;
   for (let frame = 1; frame <= frames; frame++) {
     if (empty) canvas.style.transform = `translate(${at(frame) / 4}px,${at(frame)}px)`;
     else send("pointermove", frame);
     const now = await beat();
     times.push(now - last);
     last = now;
+    if (pane.querySelector(".ls-stage").style.transform !== before) moved++;
   }
+  if (!empty && moved < frames / 2) throw new Error(`The graph followed the drag in ${moved} of ${frames} frames.`);
   if (empty) canvas.remove();
   else send("pointerup", frames);
   return times;
@@ -97,7 +101,7 @@ def p95(times: list[float]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Panning against an empty canvas.")
     parser.add_argument("--rounds", type=int, default=3, help="interleaved rounds")
     parser.add_argument("--frames", type=int, default=200, help="frames of a drag")
     options, _ = parser.parse_known_args()
