@@ -1,4 +1,5 @@
 /** Pointer and wheel on a pane: pan, zoom, pinch, hover, click, double click, context menu. */
+import { claim } from "../claim";
 import type { Pane } from "./pane";
 
 export interface PointerPlace {
@@ -96,8 +97,7 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
 
   const wheel = (event: WheelEvent) => {
     if (!isOurs(event) || !handlers.takesWheel(event)) return;
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
     pane.stopGliding();
     const unit =
       event.deltaMode === WheelEvent.DOM_DELTA_LINE ? 16 : event.deltaMode === WheelEvent.DOM_DELTA_PAGE ? 400 : 1;
@@ -117,8 +117,7 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
   };
   const menu = (event: MouseEvent) => {
     if (!isOurs(event)) return;
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
     handlers.menu(place(event));
   };
 

@@ -4,6 +4,7 @@
  * Jupyter's own shortcuts listen on the document before the widget hears a key ("D D" would delete the cell). A listener
  * on the window comes first and marks the key's target, for this one key, with the attribute that tells Lumino to keep out.
  */
+import { claim } from "../claim";
 import type { View } from "../state";
 import type { Store } from "../store";
 import { neighbour } from "../walk";
@@ -51,8 +52,7 @@ export function addKeyboard(root: HTMLElement, store: Store): () => void {
       }
       const act = action(event, root, store);
       if (act === null) return;
-      event.preventDefault();
-      event.stopPropagation();
+      claim(event);
       act();
     },
     { signal },

@@ -1,4 +1,5 @@
 /** The context menu of a node, match, module or cut edge: an HTML menu for pointer and keys. */
+import { claim } from "../claim";
 import type { Scene } from "../scene";
 import type { State } from "../state";
 import type { Store } from "../store";
@@ -104,8 +105,7 @@ export class Menu {
     else if (event.key === "Escape" || event.key === "Tab") this.hide();
     else if (event.key === "Enter" || event.key === " ") this.#run(at);
     else return;
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
   }
 }
 

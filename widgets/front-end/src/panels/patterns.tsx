@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
 
+import { claim } from "../claim";
 import type { PatternRow } from "../protocol";
 import { Badge, Heading, Name } from "./bits";
 import { Icon, kindIcon } from "./icons";
@@ -172,8 +173,7 @@ function Pattern({ row, stop, onStop, drag }: RowProps): JSX.Element {
     else if (event.key === "ArrowRight" || event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey))
       openMenu();
     else return;
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
   };
   const state = drag.stateOf(row.name);
   const names = ["ls-pattern", `ls-c${row.color % 6}`, !row.enabled && "ls-off", focus && "ls-on", state]
@@ -202,8 +202,7 @@ function Pattern({ row, stop, onStop, drag }: RowProps): JSX.Element {
         onFocus={onStop}
         onClick={() => !drag.ended() && click()}
         onContextMenu={(event) => {
-          event.preventDefault();
-          event.stopPropagation();
+          claim(event);
           openMenu();
         }}
         {...hovering(store, { pattern: row.name })}

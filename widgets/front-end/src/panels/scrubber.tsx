@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 
+import { claim } from "../claim";
 import { Button } from "./bits";
 import { useSide } from "./side";
 import { brief, count } from "./text";
@@ -38,8 +39,7 @@ export function Scrubber(): JSX.Element {
     }[event.key];
     if (next === undefined) return;
     store.setStep(next);
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
   };
   return (
     <span class="ls-scrub">

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
+import { claim } from "../claim";
 import type { Scene } from "../scene";
 import type { SearchHit } from "../search";
 import { Icon } from "./icons";
@@ -33,8 +34,7 @@ export function Search(): JSX.Element {
     else if (event.key === "Escape") (event.currentTarget as HTMLElement).closest<HTMLElement>(".ls-root")?.focus();
     else return;
     setOpen(true);
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
   };
   const shown = open && query !== "" && scene !== null;
   return (

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
 
+import { claim } from "../claim";
 import type { SkipChip } from "../protocol";
 import type { Scene } from "../scene";
 import { Heading, Name } from "./bits";
@@ -113,8 +114,7 @@ function Add({ disabled, onAdd }: { disabled: boolean; onAdd: (text: string) => 
     else if (event.key === "Escape" && text !== "") setText("");
     else if (event.key === "Escape") (event.currentTarget as HTMLElement).closest<HTMLElement>(".ls-root")?.focus();
     else return;
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
   };
   return (
     <div

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 
+import { claim } from "../claim";
 import type { Scene } from "../scene";
 import { Badge, Button, Heading, MenuButton, Name } from "./bits";
 import { operatorsByStep } from "./numbers";
@@ -62,8 +63,7 @@ function List({ scene, step }: { scene: Scene; step: number }): JSX.Element {
     ];
     if (next === undefined) return;
     store.setStep(Math.max(1, next));
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
   };
   return (
     <div

@@ -1,6 +1,7 @@
 /** A row of tabs. The arrow keys move along it and choose, as tabs do. */
 
 import type { ComponentChildren, JSX } from "preact";
+import { claim } from "../claim";
 
 interface Props<T extends string> {
   label: string;
@@ -17,8 +18,7 @@ export function Tabs<T extends string>({ label, tabs, current, choose, data, ls,
   const key = (event: KeyboardEvent) => {
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (by === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
     const next = tabs.findIndex(({ name }) => name === current) + by;
     const tab = tabs[next];
     if (tab === undefined) return;

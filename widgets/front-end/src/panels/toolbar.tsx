@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
+import { claim } from "../claim";
 import type { View } from "../state";
 import { Button, focused, MenuButton } from "./bits";
 import { Device } from "./device";
@@ -220,7 +221,6 @@ function useRoving(bar: { current: HTMLElement | null }): (event: KeyboardEvent)
     const next = { ArrowLeft: now - 1, ArrowRight: now + 1, Home: 0, End: all.length - 1 }[event.key];
     if (next === undefined) return;
     all[(next + all.length) % all.length]?.focus();
-    event.preventDefault();
-    event.stopPropagation();
+    claim(event);
   };
 }
