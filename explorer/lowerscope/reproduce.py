@@ -34,7 +34,7 @@ from lowerscope.verdict import Outcome, Verdict
 from lowerscope.why import verdict_of
 
 #: How many rings of neighbours are taken in before the whole program is.
-_RINGS = 4
+_RINGS = 10
 #: Constants of more elements are made up: their values are not what a verdict is about, and a report stays small.
 _KEPT_ELEMENTS = 1 << 16
 
