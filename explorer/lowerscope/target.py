@@ -134,7 +134,9 @@ def _constraints(patterns: Any) -> Iterator[tuple[str, str]]:
             for name in names:
                 if name not in REGISTRY:
                     error = unknown("pattern", name, REGISTRY.names())
-                    raise RecipeError(f"pattern '{p.name}' is to run {relation} '{name}', but {error}")
+                    raise RecipeError(
+                        f"pattern '{p.name}' is to run {relation} '{name}', but {error}; define '{p.name}' again"
+                    )
                 yield (name, p.name) if relation == "after" else (p.name, name)
 
 

@@ -241,7 +241,9 @@ def test_a_cycle_among_constraints_is_named(defined):
 
 def test_a_constraint_that_names_no_pattern_is_an_error(defined):
     defined("mine", "vulkan", after=["fold_batch_norms"])
-    with pytest.raises(RecipeError, match=r"'mine' is to run after 'fold_batch_norms', but .*'fold_batch_norm'"):
+    with pytest.raises(
+        RecipeError, match=r"'mine' is to run after 'fold_batch_norms', but .*'fold_batch_norm'.*; define 'mine' again$"
+    ):
         pipeline("vulkan")
 
 
