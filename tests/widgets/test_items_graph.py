@@ -106,6 +106,31 @@ def test_the_level_of_detail_follows_the_zoom(widget: Widget) -> None:
     assert len(seen) >= 3
 
 
+def test_two_fingers_and_a_trackpads_pinch_zoom_the_graph_and_not_the_page(widget: Widget) -> None:
+    zoomer = widget.root.locator(".ls-zoomer button").nth(1)
+
+    def percent() -> int:
+        return int(at_rest(zoomer.inner_text, widget.page))
+
+    pane = widget.root.locator(".ls-pane").first.bounding_box()
+    assert pane is not None
+    x, y = pane["x"] + pane["width"] / 2, pane["y"] + pane["height"] / 2
+    whole, page = percent(), widget.page.evaluate("visualViewport.scale")
+    touch = widget.page.context.new_cdp_session(widget.page)
+    for kind, apart in (("touchStart", 40), ("touchMove", 60), ("touchMove", 100), ("touchEnd", None)):
+        points = [] if apart is None else [{"x": x - apart, "y": y, "id": 0}, {"x": x + apart, "y": y, "id": 1}]
+        touch.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+    touch.detach()
+    near = percent()
+    assert near > whole * 2  # the fingers are 2.5 times as far apart
+    widget.page.mouse.move(x, y)
+    widget.page.keyboard.down("Control")
+    widget.page.mouse.wheel(0, 60)
+    widget.page.keyboard.up("Control")
+    widget.until(lambda: percent() < near)
+    assert widget.page.evaluate("visualViewport.scale") == page
+
+
 def test_the_shape_on_an_edge_shows_when_it_is_pointed_at(widget: Widget) -> None:
     widget.travel(CONV)
     widget.page.mouse.move(*widget.first_hit("edge"))

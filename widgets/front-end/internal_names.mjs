@@ -4,7 +4,7 @@
  * from outside, as browser tests do. tests/internal_names.test.ts holds the list to that.
  */
 export const internalNames = `
-  absent arriving attend attention beginOverlay byAnchor byNode closeMenu comparing copyFrom doubleClick drawBase
+  absent arriving attend attention beginOverlay byAnchor byNode closeMenu colour comparing copyFrom doubleClick drawBase
   drawer fitting fittingWidth forgetTexts glideTo groupBorder hollow hovered hullRows hulls isHullLit isHullShown
   isLit keepsExtent keyOf minimap moduleRows nodeRows onDrawn onMoved onPattern onRemove onSized onStop routeRows
   rowClass schedule setChanging setDrawer setMoving spine startMorph stateOf stopGliding takesWheel toLayoutX

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { Camera } from "../src/canvas/camera";
+import { READABLE } from "../src/canvas/framing";
 import { hitTest } from "../src/canvas/hit";
 import { nodesOfMatch } from "../src/canvas/hulls_shown";
 import { indexOf, RowIndex } from "../src/canvas/index_tree";
@@ -157,6 +158,11 @@ test("detail by zoom, and no text under 9 device px", () => {
   assert.deepEqual([0.1, 0.25, 0.6, 1.3].map(detailAt), [Detail.blocks, Detail.boxes, Detail.labels, Detail.full]);
   assert.equal(readable(11, 0.8, 1), false);
   assert.equal(readable(11, 0.8, 2), true);
+});
+
+test("at the first look the smallest text of a box is drawn, the name of an input", () => {
+  assert.ok(readable(10.5, READABLE, 1));
+  assert.ok(!readable(10.5, READABLE - 0.02, 1));
 });
 
 test("names are cut in the middle, by characters and not by halves of one", () => {

@@ -1,6 +1,6 @@
 /** Module boxes: alternating grounds, a header with name and what is inside. */
 import type { Scene } from "../scene";
-import { font, type Frame, roundRect } from "./frame";
+import { font, type Frame } from "./frame";
 import { Detail } from "./lod";
 
 export const HEADER = 22;
@@ -26,6 +26,21 @@ export function drawModules(frame: Frame): void {
   const { context, theme, scene, modules, px } = frame;
   const depth = depthsOf(scene);
   context.lineWidth = Math.max(1, px);
+  const paint = (path: Path2D, odd: number, open: number) => {
+    context.fillStyle = odd ? theme.group : theme.group2;
+    context.fill(path);
+    if (!open) {
+      // A closed module is a thing to look into: its ground is a little stronger than an open one's.
+      context.globalAlpha = 0.55;
+      context.fillStyle = theme.grid;
+      context.fill(path);
+      context.globalAlpha = 1;
+    }
+    context.strokeStyle = theme.groupBorder;
+    context.stroke(path);
+  };
+  // From afar there are thousands of closed ones, which nothing lies in: one path for all at an even depth, one for all others.
+  const closed: Path2D[] = [];
   for (const row of frame.moduleRows) {
     if (scene.modules.path(row) === "") continue; // the root is the whole pane
     const [x, y, w, h] = [
@@ -34,19 +49,16 @@ export function drawModules(frame: Frame): void {
       modules.w[row] as number,
       modules.h[row] as number,
     ];
-    roundRect(context, x, y, w, h, RADIUS);
-    context.fillStyle = depth[row] % 2 === 1 ? theme.group : theme.group2;
-    context.fill();
-    if (!scene.modules.open[row]) {
-      // A closed module is a thing to look into: its ground is a little stronger than an open one's.
-      context.globalAlpha = 0.55;
-      context.fillStyle = theme.grid;
-      context.fill();
-      context.globalAlpha = 1;
+    const odd = (depth[row] as number) % 2;
+    const open = scene.modules.open[row] as number;
+    if (frame.detail === Detail.blocks && !open) (closed[odd] ??= new Path2D()).rect(x, y, w, h);
+    else {
+      const path = new Path2D();
+      path.roundRect(x, y, w, h, RADIUS);
+      paint(path, odd, open);
     }
-    context.strokeStyle = theme.groupBorder;
-    context.stroke();
   }
+  closed.forEach((path, odd) => paint(path, odd, 0));
 }
 
 /** Names last, over the edges' bundles: a header is never crossed out by a line. */

@@ -54,5 +54,5 @@ export function roundRect(
   radius: number,
 ): void {
   context.beginPath();
-  context.roundRect(x, y, w, h, Math.min(radius, w / 2, h / 2));
+  context.roundRect(x, y, w, h, radius);
 }

@@ -5,6 +5,9 @@ import { Camera } from "./camera";
 import type { Pane } from "./pane";
 import { boxOf, topmost } from "./where";
 
+/** The smallest zoom at which the text of every box is drawn: 10.5 px in a pill, of which 9 are left. */
+export const READABLE = 0.86;
+
 export class Framing {
   constructor(
     readonly panes: () => readonly Pane[],
@@ -69,7 +72,7 @@ export class Framing {
     if (inView && (!always || camera.zoom >= 0.6)) return;
     const target = new Camera();
     // From afar a node cannot be read: come nearer.
-    target.zoom = always ? Math.max(camera.zoom, 0.85) : camera.zoom;
+    target.zoom = always ? Math.max(camera.zoom, READABLE) : camera.zoom;
     target.x = (box.x0 + box.x1) / 2 - pane.width / 2 / target.zoom;
     target.y = (box.y0 + box.y1) / 2 - height / 2 / target.zoom;
     this.#glide(target);
@@ -80,11 +83,11 @@ export class Framing {
     const pane = this.#lead;
     const world = pane?.world();
     if (pane === undefined || world == null || pane.width === 0) return false;
-    const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 12, 0.82);
-    // Of a graph that is wider than the pane, the left is seen, where the names of modules are, and what it begins with.
+    const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 12, READABLE);
+    // Of a graph that is wider than the pane, what it begins with is seen, and what lies to both sides of that.
     const top = pane.shown === null ? null : topmost(pane.shown);
     if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.width - 64)
-      camera.x = Math.max(world.x0 - 12 / camera.zoom, top - (pane.width - 150) / camera.zoom);
+      camera.x = Math.max(world.x0 - 12 / camera.zoom, top - pane.width / 2 / camera.zoom);
     for (const one of this.panes()) {
       one.camera.copyFrom(camera);
       one.moved();

@@ -306,16 +306,13 @@ export class Pane {
     if (width === 0 || height === 0) return;
     const first = this.#size.width === 0;
     if (!first) {
-      // What is in the middle stays there; of what keeps its extent, the corner.
+      // What is at the top in the middle stays there, as bars come and go above; of what keeps its extent, the corner.
       if (this.keepsExtent)
         this.camera.zoom = Math.max(
           ZOOM.min,
           Math.min(1.2, (this.camera.zoom * (width - STRIP)) / (this.#size.width - STRIP)),
         );
-      else {
-        this.camera.x += (this.#size.width - width) / 2 / this.camera.zoom;
-        this.camera.y += (this.#size.height - height) / 2 / this.camera.zoom;
-      }
+      else this.camera.x += (this.#size.width - width) / 2 / this.camera.zoom;
       this.keepsExtent = false;
     }
     this.#size = { width, height };
