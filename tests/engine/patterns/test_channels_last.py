@@ -19,6 +19,8 @@ from lowerscope.recipe import Recipe, Skip
 from lowerscope.verdict import Outcome
 from sample_models import depthwise_net, dsr, migan, resnet50_like
 from tests.engine.patterns.condition_cases import case, lowered, program_of, run_case
+from tests.engine.patterns.tosa_nets import net as quantized_net
+from tests.engine.patterns.tosa_nets import real, tensors_of_conv, weight
 from tests.engine.patterns.vulkan_nets import assert_agrees, image, net, ops_of, verdict_of
 
 PATTERN = "channels_last"
@@ -214,6 +216,30 @@ def test_codes_are_transposed_and_not_what_they_stand_for():
     lowering = lower(program, "xnnpack")
     found = [n.meta["val"].dtype for n in lowering.program.graph.nodes if "to_nhwc" in str(n.target)]
     assert sorted(map(str, found)) == ["torch.float32", "torch.int8"]
+    assert_agrees(program, lowering)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 3), (4, 3, 3), (1, 1, 3, 3)], ids=str)
+def test_a_dequantized_operand_of_lower_rank_keeps_its_rank(shape):
+    """A view behind its dequantize node would carry no quantization parameters: the sum stays in NCHW, and says so."""
+
+    def f(x, noise, s):
+        y = real(real(torch.conv2d(real(x), weight(s), s.bias)) + real(noise))
+        return real(torch.conv2d(y, weight(s), s.bias))
+
+    make = quantized_net(f, torch.randn(1, 4, 3, 3), torch.randn(shape), **tensors_of_conv(4, 4, 1, 1))
+    program = program_of(make())
+    lowering = lower(program, "xnnpack")
+    low = len(shape) < 4
+    verdict = verdict_of(lowering, PATTERN, "add")
+    assert (verdict.failed, verdict.fault) == (
+        ("quantization_kept", "dequantize_per_tensor_2") if low else ("layouts_meet", "add")
+    )
+    assert "dequantized" in str(verdict.reason) or not low
+    assert transposes(lowering) == ((2, 2) if low else (2, 1))
+    assert not {"aten.view", "aten.unsqueeze"} & set(ops_of(lowering))
+    (held,) = [n for n in lowering.program.graph.nodes if n.name == "dequantize_per_tensor_2"]
+    assert shape_of(held) == shape
     assert_agrees(program, lowering)
 
 

@@ -66,6 +66,22 @@ CONVOLUTIONS = {
     "torch.convolution": lambda x, s: torch.convolution(x, s.weight, s.bias, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
 }
 
+NORMS = {
+    "module": lambda y, n: n(y),
+    "F.batch_norm": lambda y, n: F.batch_norm(y, n.running_mean, n.running_var, n.weight, n.bias),
+    "by keyword": lambda y, n: F.batch_norm(
+        eps=1e-3, bias=n.bias, weight=n.weight, running_var=n.running_var, running_mean=n.running_mean, input=y
+    ),
+    "torch.batch_norm": lambda y, n: torch.batch_norm(
+        y, n.weight, n.bias, n.running_mean, n.running_var, False, 0.1, 1e-5, True
+    ),
+    "torch.native_batch_norm": lambda y, n: torch.native_batch_norm(
+        y, n.weight, n.bias, n.running_mean, n.running_var, False, 0.1, 1e-5
+    )[0],
+    "without scale and shift": lambda y, n: F.batch_norm(y, n.running_mean, n.running_var),
+    "scale only": lambda y, n: F.batch_norm(y, n.running_mean, n.running_var, weight=n.weight),
+}
+
 SUMS = {
     "+": lambda y, r: y + r,
     "+=": lambda y, r: operator.iadd(y, r),
@@ -167,6 +183,16 @@ def test_a_convolution_before_a_batch_norm(target, spelling):
     module = Convolved(CONVOLUTIONS[spelling], lambda y, s: s.norm(y))
     lowering = checked(lambda: (module, (image(),)), target, "fold_batch_norm")
     assert not [name for name in ops_of(lowering) if "batch_norm" in name]
+
+
+@pytest.mark.parametrize("target", ["vulkan", "xnnpack", "qnn", "ort-webgpu"])
+@pytest.mark.parametrize("spelling", NORMS)
+def test_a_batch_norm(target, spelling):
+    module = Convolved(CONVOLUTIONS["by keyword"], lambda y, s: NORMS[spelling](y, s.norm)).eval()
+    for tensor in (module.norm.running_mean, module.norm.running_var, module.norm.weight, module.norm.bias):
+        nn.init.uniform_(tensor, 0.5, 2.0)
+    lowering = checked(lambda: (module, (image(),)), target, "fold_batch_norm")
+    assert [name for name in ops_of(lowering) if name.startswith("aten.")] == ["aten.convolution"]
 
 
 @pytest.mark.parametrize("target", ["vulkan", "webgpu", "qnn"])
