@@ -128,13 +128,7 @@ class ExamplePattern(Pattern):
                 graph = make_fx(self.replacement, decomposition_table=decompose.table())(*values).graph
         except Exception as error:  # the user's function, on shapes it was not written for: said with its own words
             return Declined(f"the replacement does not run on these inputs: {type(error).__name__}: {error}")
-        result = splice(graph, bound, match.anchor, edit)
-        made, wanted = value_of(result), value_of(match.output)
-        if made.shape != wanted.shape or made.dtype != wanted.dtype:
-            return Declined(
-                f"the replacement gives {made.dtype} {tuple(made.shape)}, not {wanted.dtype} {tuple(wanted.shape)}"
-            )
-        return result
+        return splice(graph, bound, match.anchor, edit)
 
     def sentence(self, match: Match) -> str:
         count = len(match.nodes)

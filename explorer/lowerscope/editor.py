@@ -15,6 +15,7 @@ from typing import Any
 from torch.fx import Graph, Node
 
 from lowerscope.errors import RewriteError
+from lowerscope.fake_run import difference
 from lowerscope.new_constants import ConstantAdder
 from lowerscope.pattern import Match
 
@@ -88,7 +89,13 @@ class Editor(ConstantAdder):
         return node
 
     def replace(self, old: Node, new: Node, *, readers: Iterable[Node] | None = None) -> None:
-        """Let every reader of `old` (or just `readers`) read `new` instead."""
+        """Let every reader of `old` (or just `readers`) read `new` instead.
+
+        RewriteError: `new` has another dtype or shape, or another number of outputs.
+        """
+        unlike = difference(new.meta.get("val"), old.meta.get("val"))
+        if unlike is not None:
+            raise RewriteError(f"the replacement gives {unlike} as '{self.id_of(old)}' does")
         for user in list(old.users) if readers is None else list(readers):
             if user is not new:
                 self.set_input(user, old, new)
@@ -100,11 +107,17 @@ class Editor(ConstantAdder):
     def finish(self, result: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Close the step: the replacement takes over, what is dead goes, provenance is written.
 
-        Returns the ids taken away and the ids made. RewriteError: it is not inside `rewriting`, or changes nothing.
+        Returns the ids taken away and the ids made. RewriteError: it is not inside `rewriting`, changes nothing, or the
+        result is no node, or one of another dtype or shape than the match's output.
         """
         match = self._match
         if match is None:
             raise RewriteError("there is no rewrite to finish")
+        if not isinstance(result, Node | None):
+            raise RewriteError(
+                f"rewrite returns a {type(result).__name__}: return the node that gives the value of the match's output, "
+                "a Declined, or None"
+            )
         taken = [self.id_of(n) for n in match.nodes]
         if result is not None and result is not match.output:
             self.replace(match.output, result)

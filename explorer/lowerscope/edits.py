@@ -183,8 +183,8 @@ def _without(id: str) -> Edit:
         checking = [u for u in source.users if u.target in _ASSERTIONS]  # a cast comes with one
         try:
             with editor.rewriting(Match(node, (node, *checking), node)):
-                editor.replace(node, source)
-                for reader in readers:
+                for reader in readers:  # not `replace`: what it reads may be of another shape or dtype now
+                    editor.set_input(reader, node, source)
                     if _computed(reader):
                         editor.refresh(reader)
                 editor.finish(None)

@@ -10,6 +10,7 @@ import torch
 from torch._dispatch.python import enable_python_dispatcher
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 
@@ -124,6 +125,48 @@ def describe(value: Any) -> Any:
     if isinstance(value, float):
         return (float, value.hex())  # 0.0 and -0.0 are equal, and are not the same literal
     return (type(value), value)
+
+
+def difference(made: Any, wanted: Any) -> str | None:
+    """In what a fake value differs from the one that it stands in for: "float32 [1, 4], not float32 [1, 8]"; None: in nothing.
+
+    dtype and shape of every tensor are compared. Symbolic sizes that neither are the same for all inputs nor differ for
+    all are compared as they are in the example.
+    """
+    if isinstance(made, (tuple, list)) and isinstance(wanted, (tuple, list)):
+        if len(made) != len(wanted):
+            return f"{len(made)} outputs, not {len(wanted)}"
+        return next((told for m, w in zip(made, wanted, strict=True) if (told := difference(m, w)) is not None), None)
+    if made is None or wanted is None:  # of a call whose fake value is not known, nothing is
+        return None
+    if not isinstance(made, torch.Tensor) or not isinstance(wanted, torch.Tensor):
+        return None if _kind(made) == _kind(wanted) else f"{_kind(made)}, not {_kind(wanted)}"
+    if made is wanted or (made.dtype == wanted.dtype and _same_sizes(made.shape, wanted.shape)):
+        return None
+    return f"{_kind(made)}, not {_kind(wanted)}"
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype} {list(value.shape)}"
+    if isinstance(value, (tuple, list)):
+        return f"{len(value)} outputs"
+    return {torch.SymInt: "int", torch.SymFloat: "float", torch.SymBool: "bool"}.get(type(value), type(value).__name__)
+
+
+def _same_sizes(made: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    return len(made) == len(wanted) and all(m is w or _same_size(m, w) for m, w in zip(made, wanted, strict=True))
+
+
+def _same_size(made: Any, wanted: Any) -> bool:
+    if isinstance(made, int) and isinstance(wanted, int):
+        return made == wanted
+    if statically_known_true(made == wanted):
+        return True
+    hints = [s.node.hint if isinstance(s, torch.SymInt) and s.node.has_hint() else s for s in (made, wanted)]
+    if not all(isinstance(h, int) for h in hints):  # a size that only the data tells
+        return not statically_known_true(made != wanted)
+    return hints[0] == hints[1] and not statically_known_true(made != wanted)
 
 
 def is_symbolic(value: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -399,3 +400,48 @@ def test_the_table_of_patterns_says_what_went_wrong(mine):
     row = session.patterns().loc["mine"]
     assert row.errors == 1
     assert row.note.startswith("ValueError: no idea")
+
+
+class Shifted(nn.Module):
+    def forward(self, x):
+        return torch.relu(x + 1)
+
+
+def _redirected(match, edit):
+    edit.replace(match.anchor, edit.call(aten._to_copy.default, match.anchor.args[0], dtype=torch.float64))
+
+
+OTHERS = {
+    "float32 [3], not": lambda match, edit: edit.call(aten.sum.dim_IntList, match.anchor.args[0], [0]),
+    "[{twice}, 3], not": lambda match, edit: edit.call(aten.cat.default, [match.anchor.args[0]] * 2),
+    "float64 [{size}, 3], not torch.float32 [{size}, 3] as 'relu' does": _redirected,
+    "2 outputs, not": lambda match, edit: edit.call(aten.topk.default, match.anchor.args[0], 1),
+    "a str: return the node": lambda match, edit: "relu",
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("says", OTHERS)
+def test_a_rewrite_that_changes_dtype_or_shape_is_declined_by_name(mine, says, dynamic):
+    mine(lambda anchor, check: Match(anchor, (anchor,), anchor), OTHERS[says])
+    shapes = {"x": {0: Dim("rows", min=2, max=64)}} if dynamic else None
+    found = Session(capture(Shifted().eval(), (torch.randn(5, 3),), None, shapes))
+    size = str(found.program.graph.find_nodes(op="placeholder")[0].meta["val"].shape[0])
+    told = found.why_not("mine", "relu")
+    assert told.verdict == "declined"
+    assert says.format(size=size, twice=f"2*{size}" if dynamic else "10") in told.reason
+    calls = [n for n in found.lowering.program.graph.nodes if n.op == "call_function"]
+    assert [n.target for n in calls] == [aten.add.Tensor, aten.relu.default]
+    assert found.parity().verdict.item() == "equal"
+
+
+def test_sizes_that_are_written_otherwise_are_the_same(mine):
+    def rewrite(match, edit):
+        rows = edit.call(aten.sym_size.int, match.anchor.args[0], 0)
+        wide = edit.call(aten.view.default, match.anchor.args[0], [edit.call(operator.mul, rows, 3)])
+        return edit.call(aten.view.default, edit.call(aten.relu.default, wide), [-1, 3])
+
+    mine(lambda anchor, check: Match(anchor, (anchor,), anchor), rewrite)
+    found = Session(capture(Shifted().eval(), (torch.randn(5, 3),), None, {"x": {0: Dim("rows", min=2, max=64)}}))
+    assert found.why_not("mine", "relu").headline.startswith("mine is applied at relu")
+    assert found.parity().verdict.item() == "equal"

@@ -9,6 +9,7 @@ from torch._ops import OpOverload
 from torch.fx import Node
 from torch.utils import _pytree as pytree
 
+from lowerscope.arguments import dtype_of
 from lowerscope.check import Check, Condition
 from lowerscope.decompose import Decomposition, decomposes, decomposition
 from lowerscope.editor import Editor
@@ -65,6 +66,8 @@ class CoreAten(Pattern):
             if match["twin"] is aten.detach.default:
                 return written
             twin = edit.insert_call(match["twin"], anchor.args, anchor.kwargs)
+            if dtype_of(twin) != dtype_of(written):  # in place, what is written keeps its dtype
+                twin = edit.call(aten._to_copy.default, twin, dtype=dtype_of(written))
             edit.replace(written, twin, readers=later_readers(anchor, written))
             return twin
         found: Decomposition = match["found"]

@@ -239,3 +239,16 @@ def test_numbers_that_are_known_only_when_it_runs_stay_apart():
     lowering.program.exported_program.validate()
     assert parity(program, lowering.program, oracle=False).agrees
     assert lowering.program.exported_program.module()(*args).shape == (2, 9)
+
+
+def test_what_is_written_in_place_keeps_its_dtype():
+    def function(s, x, y):
+        z = x * 2
+        z.add_(y)
+        return z
+
+    program = capture(Of(function), (torch.randn(2, 3).half(), torch.randn(2, 3)))
+    lowering = lower(program, "qnn")
+    assert lowering.program.graph.output_node().args[0][0].meta["val"].dtype is torch.float16
+    assert "aten.add_.Tensor" not in ops_of(lowering.program)
+    assert parity(program, lowering.program).verdict == "equal"
