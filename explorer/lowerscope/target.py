@@ -90,10 +90,11 @@ def borrowed_fields(patterns: Sequence[Pattern], target: Target) -> dict[str, An
 def pipeline(target: str, insertions: Sequence[Insertion] = ()) -> list[Pattern]:
     """The patterns of a target in order: sorted by their declared constraints, then the insertions, one by one.
 
-    RecipeError: the constraints contradict each other, or an insertion breaks one. UnknownNameError: a constraint or an
-    insertion names a pattern that does not exist (here).
+    RecipeError: the constraints contradict each other, an insertion breaks one, or a pattern is for a target that there
+    is not. UnknownNameError: a constraint or an insertion names a pattern that does not exist (here).
     """
     target_of(target)
+    _check_targets()
     patterns = {p.name: p for p in REGISTRY.of_target(target)}
     order = [patterns[name] for name in _sorted(target, patterns)]
     for insertion in insertions:
@@ -126,6 +127,15 @@ def _sorted(target: str, patterns: Mapping[str, Pattern]) -> list[str]:
         raise RecipeError(
             f"the patterns of target {target} cannot be put in order: {path}; change a before= or after= of one of them"
         ) from None
+
+
+def _check_targets() -> None:
+    """Refuse a pattern for a target of no known name: seen here, as a target may be added after its patterns."""
+    for p in REGISTRY:
+        for name in (*p.targets, *p.off):
+            if name != "*" and name not in TARGETS:
+                error = unknown("target", name, TARGETS)
+                raise RecipeError(f"pattern '{p.name}' is for target '{name}', but {error}; add_target makes one known")
 
 
 def _constraints(patterns: Any) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,8 @@ from lowerscope.lowering import lower
 from lowerscope.pattern import REGISTRY, Kind, Pattern, pattern
 from lowerscope.program import capture
 from lowerscope.recipe import Recipe, Skip, skip_fusion_patterns
-from lowerscope.target import pipeline
+from lowerscope.session import Session
+from lowerscope.target import TARGETS, Target, add_target, pipeline
 from tests.engine.nets import mixed
 
 FULL = (
@@ -43,7 +44,7 @@ def defined():
         names.append(name)
 
     yield define
-    for name in names:
+    for name in dict.fromkeys(names):
         REGISTRY.remove(name)
 
 
@@ -245,6 +246,25 @@ def test_a_constraint_that_names_no_pattern_is_an_error(defined):
         RecipeError, match=r"'mine' is to run after 'fold_batch_norms', but .*'fold_batch_norm'.*; define 'mine' again$"
     ):
         pipeline("vulkan")
+
+
+@pytest.mark.parametrize("where", [{}, {"off": ["xnnpak"]}])
+def test_a_pattern_for_a_target_that_there_is_not_is_an_error_that_names_the_closest(defined, where):
+    defined("mine", *(["vulkan"] if where else ["vulkan", "xnnpak"]), **where)
+    with pytest.raises(RecipeError, match=r"'mine' is for target 'xnnpak', but .* the closest being 'xnnpack'"):
+        Session(small(), "vulkan")
+    defined("mine", "xnnpack")  # defined again, it is right
+    assert "mine" in Session(small(), "xnnpack").patterns().index
+
+
+def test_a_pattern_may_come_before_its_target(defined, monkeypatch):
+    monkeypatch.setattr("lowerscope.target.TARGETS", dict(TARGETS))
+    defined("mine", "later")
+    with pytest.raises(RecipeError, match="add_target makes one known"):
+        pipeline("vulkan")
+    add_target(Target("later", "A backend of one's own."))
+    assert "mine" not in names("vulkan")
+    assert "mine" in names("later")
 
 
 def test_a_constraint_on_a_pattern_of_another_target_has_no_bearing(defined):
