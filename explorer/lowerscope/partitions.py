@@ -17,6 +17,7 @@ import pandas as pd
 
 from lowerscope.delegated import delegates, judged_by_table
 from lowerscope.errors import RecipeError
+from lowerscope.frame import Table
 from lowerscope.ledger import NodeRecord
 from lowerscope.lowering import Lowering
 from lowerscope.measure.counts import is_operator, node_op_name
@@ -228,7 +229,7 @@ def partitions_frame(lowering: Lowering) -> pd.DataFrame:
         for when, found in _both(lowering)
         for region in found.regions
     ]
-    return pd.DataFrame(rows, columns=["when", "nodes", "operators", "inputs", "outputs", "transposes"])
+    return Table(rows, columns=pd.Index(["when", "nodes", "operators", "inputs", "outputs", "transposes"]))
 
 
 def outside_frame(lowering: Lowering) -> pd.DataFrame:
@@ -245,7 +246,7 @@ def outside_frame(lowering: Lowering) -> pd.DataFrame:
         for when, found in _both(lowering)
         for id, reason in found.outside.items()
     ]
-    return pd.DataFrame(rows, columns=["when", "node", "op", "module", "reason"])
+    return Table(rows, columns=pd.Index(["when", "node", "op", "module", "reason"]))
 
 
 def _both(lowering: Lowering) -> Iterator[tuple[When, Partitions]]:

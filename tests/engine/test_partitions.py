@@ -342,6 +342,8 @@ def test_migan_is_cut_into_seven_and_put_together_again():
     one = frame[frame.when == "after"].iloc[0]
     assert len(one.outputs) == 1
     assert one.inputs == ("masked",)
+    assert len(one.nodes) > 60
+    assert f"{one.nodes[0]}, {one.nodes[1]}, {one.nodes[2]} and {len(one.nodes) - 3} more" in repr(frame)
     session.disable("upsample_nearest_x2")
     assert session.partitions().when.value_counts().to_dict() == {"before": 7, "after": 7}
 
