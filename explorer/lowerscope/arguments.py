@@ -11,13 +11,6 @@ from torch.fx import Node
 
 aten = torch.ops.aten
 
-ACTIVATIONS = (
-    aten.relu.default,
-    aten.hardtanh.default,
-    aten.clamp.default,
-    aten.leaky_relu.default,
-)
-
 
 class _Signature:
     """The names of an op's arguments in order, and their defaults by name."""

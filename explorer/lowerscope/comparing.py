@@ -28,9 +28,9 @@ def compare(a: Any, b: Any, *, target: str | None = None, program: Any = None) -
     one, two = _lowering(a, target, program), _lowering(b, target, program)
     rows = []
     for first, second, swapped in ((one, two, False), (two, one, True)):
-        present = {_key(v, second) for v in second.verdicts.values() if v.outcome is Outcome.APPLIED}
+        present = {_key(v) for v in second.verdicts.values() if v.outcome is Outcome.APPLIED}
         for verdict in first.verdicts.values():
-            if verdict.outcome is not Outcome.APPLIED or _key(verdict, first) in present:
+            if verdict.outcome is not Outcome.APPLIED or _key(verdict) in present:
                 continue
             other = _counterpart(verdict, first, second)
             words = (str(verdict.outcome), str(other.outcome) if other else "no such anchor")
@@ -63,7 +63,7 @@ def _lowering(value: Any, target: str | None, program: Any) -> Lowering:
     return lower(value, target or "vulkan")
 
 
-def _key(verdict: Verdict, lowering: Lowering) -> tuple[Any, ...]:
+def _key(verdict: Verdict) -> tuple[Any, ...]:
     return verdict.pattern, verdict.origins
 
 

@@ -22,8 +22,7 @@ def take_snapshot(editor: Editor, name: str) -> Program:
     source = editor.program.exported_program
     unread = _constants_gone(editor)
     module = _module_of(editor, "", source.graph_module, unread)
-    kept = {n.name for n in module.graph.nodes if n.op == "placeholder"}
-    signature = _signature(editor, kept, module.graph)
+    signature = _signature(editor, module.graph)
     state, constants = _tensors(editor, signature)
     calls = copy.copy(source.module_call_graph)
     exported = ExportedProgram(
@@ -94,7 +93,7 @@ def _set_attribute(root: torch.nn.Module, path: str, value: Any) -> None:
     setattr(root, last, value)
 
 
-def _signature(editor: Editor, kept: set[str], graph: Graph) -> ExportGraphSignature:
+def _signature(editor: Editor, graph: Graph) -> ExportGraphSignature:
     old = editor.program.exported_program.graph_signature
     inputs: list[InputSpec] = []
     for node in graph.nodes:

@@ -137,7 +137,7 @@ def test_graphviz_renders_where_dot_is_there(
     assert b"conv2d" in drawn
 
 
-def test_graphviz_without_dot_shows_its_source_and_says_so(lowering: Lowering, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphviz_without_dot_shows_its_source_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     drawing = to_graphviz(lower(mixed(), Recipe("vulkan")), 0)
     shown = drawing._repr_mimebundle_()

@@ -110,7 +110,7 @@ def test_an_input_written_through_a_view_is_mutated() -> None:
     assert Program(written.exported_program.run_decompositions()).mutated == {"x"}
 
 
-def test_names(program: Program, tmp_path: Path) -> None:
+def test_names(program: Program) -> None:
     assert program.name == "Model"
     assert Program(program, name="mine").name == "mine"
     assert Program(program, path="a/b/net.pt2").name == "Model"
@@ -167,7 +167,7 @@ def test_sizes(program: Program) -> None:
         program.inputs(sizes={symbol: 10})
 
 
-def test_derived_sizes_follow(tmp_path: Path) -> None:
+def test_derived_sizes_follow() -> None:
     class Halves(nn.Module):
         def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
             return x.reshape(-1, 2).sum(1) + y

@@ -509,7 +509,7 @@ def test_what_if_of_a_node_that_loading_has_taken_apart_is_answered():
     assert found.what_if("fold_batch_norm", "batch_norm") == []
 
 
-def test_a_float16_change_is_judged_by_the_oracle_and_not_by_rounding(image):
+def test_a_float16_change_is_judged_by_the_oracle_and_not_by_rounding():
     found = session(
         lambda s, x: s.conv(x).relu(), torch.randn(1, 8, 6, 6).half(), target="ort-webgpu", conv=conv(8, 8).half()
     )

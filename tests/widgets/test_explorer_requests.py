@@ -559,9 +559,7 @@ def test_focus_reveals_and_selects(browser: Browser) -> None:
     assert browser.explorer.selected == ["conv2d"]
 
 
-def test_closing_frees_the_widget_and_leaves_the_session(
-    program: lowerscope.Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_closing_frees_the_widget_and_leaves_the_session(program: lowerscope.Program) -> None:
     session = lowerscope.Session(program)
     explorer = Explorer(session)
     gone = weakref.ref(explorer)
