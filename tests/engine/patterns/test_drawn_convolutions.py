@@ -183,3 +183,24 @@ def test_im2col_conv_activation(convolution, dtype, profile):
     lowering = checked(make, recipe, "im2col_conv_activation", refusals)
     assert ("aten.relu" in ops_of(lowering)) == any(refusals.values())
     return first(refusals)
+
+
+@drawn(
+    convolution=convolutions((4, 4, 4, 3, 5)),
+    dtype=st.sampled_from([torch.float32, torch.float16]),
+    target=st.sampled_from(["xnnpack", "qnn"]),
+    then=st.sampled_from([torch.sigmoid, lambda y: y * 1.4142]),
+)
+def test_channels_last(convolution, dtype, target, then):
+    conv, x = convolution
+    # what makes other convolutions of this one comes before
+    off = {
+        "xnnpack": ("polyphase_conv_transpose", "depthwise_conv_transpose_as_mul"),
+        "qnn": ("conv1d_as_conv2d",),
+    }
+    refusals = {"delegated": target == "xnnpack" and x.dim() == 5, "four_dimensions": x.dim() != 4}
+    make = net(lambda y, s: then(y), x=x, conv=lambda: conv, dtype=dtype)
+    lowering = checked(make, Recipe(target).disable(*off[target]), "channels_last", refusals)
+    transposes = [name for name in ops_of(lowering) if name.startswith("xnnpack.to_")]
+    assert transposes == ([] if any(refusals.values()) else ["xnnpack.to_nhwc", "xnnpack.to_nchw"])
+    return first(refusals)
