@@ -18,6 +18,7 @@ import graphlay
 import numpy as np
 
 from lowerscope.errors import LowerscopeError
+from lowerscope.layout_rows import CROWDED, MANY, Edge, busiest, ranks, rows
 
 NODE_HEIGHT = 24.0
 HEADER = 22.0
@@ -26,6 +27,7 @@ PADDING = 12.0
 STUB = 12.0
 LONGEST_EDGE = 20  #: ranks; one mask that feeds every block otherwise costs a minute
 IN_PROCESS = 3000  #: items; more are laid out by a process of their own
+BUSY = 100  #: edges between two ranks; where there are more, the engine takes minutes to move ports apart
 
 _OPTIONS: dict[str, Any] = {
     "direction": "topbottom",
@@ -43,6 +45,7 @@ _OPTIONS: dict[str, Any] = {
     },
     "routing": {"style": "orthogonal", "lane_gap": 6.0},
 }
+_UNMOVED_PORTS: dict[str, Any] = {"tuning": {"routing": {"port_relax_rounds": 0}}}
 _CHILD = "import sys, graphlay; sys.stdout.write(graphlay._native.layout(sys.stdin.read()))"
 
 
@@ -88,29 +91,48 @@ def lay_out(graph: LayoutGraph, cancelled: Callable[[], bool] | None = None) -> 
     _check(graph)
     if not graph.sizes:
         return LayoutResult(np.zeros((0, 4), np.float32), [])
-    cut = long_edges(graph)
-    request = _request(graph, cut)
+    plan = _plan(graph)
+    request = _request(graph, plan)
     answer = json.loads(_in_process(request) if len(graph.sizes) <= IN_PROCESS else _in_child(request, cancelled))
-    return _result(graph, answer, cut)
+    return _result(graph, answer, plan.cut)
 
 
-def long_edges(graph: LayoutGraph) -> frozenset[int]:
-    """The edges that span more than `LONGEST_EDGE` ranks, by the longest path from a source."""
-    readers: list[list[int]] = [[] for _ in graph.sizes]
-    waiting = np.zeros(len(graph.sizes), np.int64)
-    for source, target in graph.edges:
-        readers[source].append(target)
-        waiting[target] += 1
-    rank = [0] * len(graph.sizes)
-    ready = [item for item, count in enumerate(waiting.tolist()) if count == 0]
-    left = waiting.tolist()
-    for item in ready:  # grows while it is walked; what lies on a cycle keeps the rank it has got so far
-        for target in readers[item]:
-            rank[target] = max(rank[target], rank[item] + 1)
-            left[target] -= 1
-            if left[target] == 0:
-                ready.append(target)
-    return frozenset(place for place, (s, t) in enumerate(graph.edges) if rank[t] - rank[s] > LONGEST_EDGE)
+def long_edges(edges: Sequence[Edge], rank: Sequence[int]) -> frozenset[int]:
+    """The edges (their places) that span more than `LONGEST_EDGE` ranks."""
+    return frozenset(place for place, (source, target) in enumerate(edges) if rank[target] - rank[source] > LONGEST_EDGE)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """cut: the edges that are only stubs. guides: edges that are laid out and not drawn. most: edges between two ranks."""
+
+    cut: frozenset[int]
+    guides: list[Edge]
+    most: int
+
+
+def _plan(graph: LayoutGraph) -> _Plan:
+    rank = ranks(len(graph.sizes), graph.edges)
+    long = long_edges(graph.edges, rank)
+    plan = _in_rows(graph, rank, long, *MANY[0])
+    for many, row in MANY[1:]:
+        if plan.most <= CROWDED:
+            break
+        plan = _in_rows(graph, rank, long, many, row)
+    return plan
+
+
+def _in_rows(graph: LayoutGraph, rank: list[int], cut: frozenset[int], many: int, row: int) -> _Plan:
+    more, found = rows(graph.parents, graph.edges, rank, cut, many, row)
+    guides = list(found)
+    if guides:  # rows have ranks of their own: what was short may be long now
+        rank = ranks(len(graph.sizes), [*graph.edges, *guides])
+        cut |= long_edges(graph.edges, rank)
+        far = long_edges(guides, rank)
+        guides = [guide for place, guide in enumerate(guides) if place not in far]
+    cut |= more
+    whole = [edge for place, edge in enumerate(graph.edges) if place not in cut]
+    return _Plan(cut, guides, busiest(rank, [*whole, *guides]))
 
 
 def _check(graph: LayoutGraph) -> None:
@@ -130,20 +152,19 @@ def _check(graph: LayoutGraph) -> None:
             raise LayoutError(f"an edge joins {source} and {target}, of which one is a group: join what is in it")
 
 
-def _request(graph: LayoutGraph, cut: frozenset[int]) -> str:
+def _request(graph: LayoutGraph, plan: _Plan) -> str:
     nodes = []
     for (width, height), parent in zip(graph.sizes, graph.parents, strict=True):
         node: dict[str, Any] = {"size": {"width": width, "height": height}, "shape": "box", "key": ""}
         if parent >= 0:
             node["parent"] = parent
         nodes.append(node)
-    edges = [
-        {"source": s, "target": t, "weight": 1.0}
-        for place, (s, t) in enumerate(graph.edges)
-        if place not in cut and s != t
-    ]
+    whole = [edge for place, edge in enumerate(graph.edges) if place not in plan.cut and edge[0] != edge[1]]
+    # guides come last: what the engine says of them is not read
+    edges = [{"source": s, "target": t, "weight": 1.0} for s, t in [*whole, *plan.guides]]
     _known_options()
-    return json.dumps({"graph": {"nodes": nodes, "edges": edges}, "preset": "layered", "options": _OPTIONS})
+    options = _OPTIONS | _UNMOVED_PORTS if plan.most > BUSY else _OPTIONS
+    return json.dumps({"graph": {"nodes": nodes, "edges": edges}, "preset": "layered", "options": options})
 
 
 @cache
@@ -159,7 +180,7 @@ def _known_options() -> None:
             if isinstance(value, Mapping):
                 walk(value, known[name], f"{path}{name}.")
 
-    walk(_OPTIONS, graphlay.options("layered"), "")
+    walk(_OPTIONS | _UNMOVED_PORTS, graphlay.options("layered"), "")
 
 
 def _in_process(request: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 
 from lowerscope import layout
 from lowerscope.layout import LayoutCancelled, LayoutError, LayoutGraph, lay_out, long_edges
+from lowerscope.layout_rows import ranks
 
 
 def chain(count: int, extra: list[tuple[int, int]] | None = None) -> LayoutGraph:
@@ -58,7 +59,7 @@ def test_the_same_graph_has_the_same_layout() -> None:
 
 def test_an_edge_over_more_than_20_ranks_is_cut_to_stubs() -> None:
     graph = chain(30, [(0, 20), (0, 21)])
-    assert long_edges(graph) == {30}
+    assert long_edges(graph.edges, ranks(30, graph.edges)) == {30}
     result = lay_out(graph)
     assert result.cut == {30}
     first, last = result.routes[30][:2], result.routes[30][2:]
@@ -69,7 +70,7 @@ def test_an_edge_over_more_than_20_ranks_is_cut_to_stubs() -> None:
 
 def test_a_mask_that_feeds_every_block_costs_no_more_than_the_blocks() -> None:
     graph = chain(400, [(0, i) for i in range(2, 400)])
-    assert len(long_edges(graph)) == 400 - 21
+    assert len(long_edges(graph.edges, ranks(400, graph.edges))) == 400 - 21
     assert len(lay_out(graph).routes) == len(graph.edges)
 
 
