@@ -27,7 +27,7 @@ PADDING = 12.0
 STUB = 12.0
 LONGEST_EDGE = 20  #: ranks; one mask that feeds every block otherwise costs a minute
 IN_PROCESS = 3000  #: items; more are laid out by a process of their own
-BUSY = 100  #: edges between two ranks; where there are more, the engine takes minutes to move ports apart
+BUSY = 60  #: edges between two ranks; where there are more, the engine tries fewer orders: seconds instead of minutes
 
 _OPTIONS: dict[str, Any] = {
     "direction": "topbottom",
@@ -45,7 +45,9 @@ _OPTIONS: dict[str, Any] = {
     },
     "routing": {"style": "orthogonal", "lane_gap": 6.0},
 }
-_UNMOVED_PORTS: dict[str, Any] = {"tuning": {"routing": {"port_relax_rounds": 0}}}
+_FEWER_TRIES: dict[str, Any] = {
+    "tuning": {"routing": {"port_relax_rounds": 0}, "order": {"sifting_rounds": 0, "kick_rounds": 0}}
+}
 _CHILD = "import sys, graphlay; sys.stdout.write(graphlay._native.layout(sys.stdin.read()))"
 
 
@@ -99,7 +101,9 @@ def lay_out(graph: LayoutGraph, cancelled: Callable[[], bool] | None = None) -> 
 
 def long_edges(edges: Sequence[Edge], rank: Sequence[int]) -> frozenset[int]:
     """The edges (their places) that span more than `LONGEST_EDGE` ranks."""
-    return frozenset(place for place, (source, target) in enumerate(edges) if rank[target] - rank[source] > LONGEST_EDGE)
+    return frozenset(
+        place for place, (source, target) in enumerate(edges) if rank[target] - rank[source] > LONGEST_EDGE
+    )
 
 
 @dataclass(frozen=True)
@@ -163,7 +167,7 @@ def _request(graph: LayoutGraph, plan: _Plan) -> str:
     # guides come last: what the engine says of them is not read
     edges = [{"source": s, "target": t, "weight": 1.0} for s, t in [*whole, *plan.guides]]
     _known_options()
-    options = _OPTIONS | _UNMOVED_PORTS if plan.most > BUSY else _OPTIONS
+    options = _OPTIONS | _FEWER_TRIES if plan.most > BUSY else _OPTIONS
     return json.dumps({"graph": {"nodes": nodes, "edges": edges}, "preset": "layered", "options": options})
 
 
@@ -180,7 +184,7 @@ def _known_options() -> None:
             if isinstance(value, Mapping):
                 walk(value, known[name], f"{path}{name}.")
 
-    walk(_OPTIONS | _UNMOVED_PORTS, graphlay.options("layered"), "")
+    walk(_OPTIONS | _FEWER_TRIES, graphlay.options("layered"), "")
 
 
 def _in_process(request: str) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 MANY = ((40, 24), (20, 12), (10, 6))  #: edges at one end of a node, and how many make a row where there are more
-CROWDED = 200  #: edges between two ranks; where more are left, the next of `MANY` is tried
+CROWDED = 120  #: edges between two ranks; where more are left, the next of `MANY` is tried
 
 Edge = tuple[int, int]
 
