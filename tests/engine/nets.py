@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,6 +11,22 @@ from torch.nn import functional as F
 
 from lowerscope.editor import Editor
 from lowerscope.program import Program, capture
+
+
+class Of(nn.Module):
+    """A module whose forward is a function of itself and the inputs; tensors among its members are buffers."""
+
+    def __init__(self, function: Callable[..., Any], **members: Any) -> None:
+        super().__init__()
+        self._function = function
+        for name, value in members.items():
+            if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
+                self.register_buffer(name, value)
+            else:
+                setattr(self, name, value)
+
+    def forward(self, *args: Any) -> Any:
+        return self._function(self, *args)
 
 
 class Mixed(nn.Module):

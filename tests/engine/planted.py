@@ -30,6 +30,7 @@ from lowerscope.patterns.im2col_conv_activation import Im2colConvActivation
 from lowerscope.patterns.polyphase_conv_transpose import PolyphaseConvTranspose
 from lowerscope.patterns.upsample_nearest_x2 import UpsampleNearestX2
 from lowerscope.program import Program, capture
+from tests.engine.nets import Of
 
 aten = torch.ops.aten
 CHANNELS = 8
@@ -61,19 +62,6 @@ class Around(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.end(F.relu(self.tail(self.part(F.relu(self.norm(self.head(x)))))))
-
-
-class Part(nn.Module):
-    """A function of its members and of x [1, 8, 6, 6]."""
-
-    def __init__(self, function: Callable[[Any, torch.Tensor], torch.Tensor], **members: Any) -> None:
-        super().__init__()
-        self.function = function
-        for name, member in members.items():
-            setattr(self, name, member)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.function(self, x)
 
 
 def program(plant: Plant) -> Program:
@@ -225,15 +213,15 @@ def _conv(outputs: int = CHANNELS) -> nn.Conv2d:
 
 
 def _behind(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[], nn.Module]:
-    return lambda: Part(lambda s, x: function(s.conv(x)), conv=_conv())
+    return lambda: Of(lambda s, x: function(s.conv(x)), conv=_conv())
 
 
 def _residual(function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> Callable[[], nn.Module]:
-    return lambda: Part(lambda s, x: function(s.conv(x), x), conv=_conv())
+    return lambda: Of(lambda s, x: function(s.conv(x), x), conv=_conv())
 
 
 def _row(conv: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
-    return lambda: Part(lambda s, x: s.conv(x.mean(2)).unsqueeze(2), conv=conv())
+    return lambda: Of(lambda s, x: s.conv(x.mean(2)).unsqueeze(2), conv=conv())
 
 
 def _row_of(**options: Any) -> Callable[[], nn.Module]:
@@ -245,13 +233,11 @@ def _up(**options: Any) -> Callable[[], nn.Module]:
 
 
 def _scaled() -> nn.Module:
-    return Part(lambda s, x: s.conv(x) + x * s.k, conv=_conv(), k=nn.Parameter(torch.rand(CHANNELS, 1, 1) + 1))
+    return Of(lambda s, x: s.conv(x) + x * s.k, conv=_conv(), k=nn.Parameter(torch.rand(CHANNELS, 1, 1) + 1))
 
 
 def _two_factors() -> nn.Module:
-    return nn.Sequential(
-        Part(lambda s, x: torch.sigmoid(x) * 2.0 - 1.0), Part(lambda s, x: torch.sigmoid(x) * 4.0 - 1.0)
-    )
+    return nn.Sequential(Of(lambda s, x: torch.sigmoid(x) * 2.0 - 1.0), Of(lambda s, x: torch.sigmoid(x) * 4.0 - 1.0))
 
 
 PLANTS: dict[str, Plant] = {
@@ -340,6 +326,6 @@ PLANTS: dict[str, Plant] = {
         "sigmoid_as_tanh", "qnn", _two_factors, _literal_as_a_wildcard, module="part.1", new=True
     ),
     "gate off by one channel": Plant(
-        "gate", "vulkan", lambda: Part(lambda s, x: x[:, :4] * torch.sigmoid(x[:, 4:])), _gate_off_by_one, new=True
+        "gate", "vulkan", lambda: Of(lambda s, x: x[:, :4] * torch.sigmoid(x[:, 4:])), _gate_off_by_one, new=True
     ),
 }  # fmt: skip

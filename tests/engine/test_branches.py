@@ -8,21 +8,15 @@ import pytest
 import torch
 
 from lowerscope.by_example import pattern_from
-from lowerscope.pattern import REGISTRY
 from lowerscope.program import capture
 from lowerscope.session import Session
-from tests.engine.test_why import Of
+from tests.engine.nets import Of
 
 EVEN = torch.tensor([1.0, -1.0, 1.0, -1.0])  # the sum of its sines is 0: the last bit of one decides its sign
 FLIPPED = "at cond the branch flipped: false_graph_0 before, true_graph_0 after"
 
 
-@pytest.fixture(autouse=True)
-def own():
-    yield
-    for known in list(REGISTRY):
-        if known.yours:
-            REGISTRY.remove(known.name)
+pytestmark = pytest.mark.usefixtures("own")
 
 
 def shifted(forward: Callable, by: float, given: torch.Tensor = EVEN) -> Session:

@@ -15,38 +15,19 @@ from lowerscope.explain import ConditionRow
 from lowerscope.measure.counts import count_ops
 from lowerscope.pattern import REGISTRY
 from lowerscope.session import Session
+from tests.engine.nets import Of
 
 NAME = "by_example"
 IMAGE = (1, 3, 8, 8)
 WEIGHTS = (torch.randn(4, 3, 3, 3), torch.randn(4))
 
 
-@pytest.fixture(autouse=True)
-def forget():
-    """Forget the patterns that a test has made."""
-    yield
-    for known in list(REGISTRY):
-        if known.yours:
-            REGISTRY.remove(known.name)
-
-
-class _Of(nn.Module):
-    def __init__(self, function, **members):
-        super().__init__()
-        self._function = function
-        for name, value in members.items():
-            if isinstance(value, torch.Tensor) and not isinstance(value, nn.Parameter):
-                self.register_buffer(name, value)
-            else:
-                setattr(self, name, value)
-
-    def forward(self, *inputs):
-        return self._function(self, *inputs)
+pytestmark = pytest.mark.usefixtures("own")
 
 
 def _session(function, *inputs: torch.Tensor, **members) -> Session:
     """The program `function(members, *inputs)` on ethos-u, which has no fusions of its own that could be first."""
-    return Session(capture(_Of(function, **members).eval(), inputs), "ethos-u")
+    return Session(capture(Of(function, **members).eval(), inputs), "ethos-u")
 
 
 def _verdict(session: Session, anchor: str | None = None) -> str:

@@ -19,17 +19,7 @@ from lowerscope.measure.counts import operators
 from lowerscope.measure.interpreter import Interpreter
 from lowerscope.ops import decomposition, is_own, vulkan  # noqa: F401, registers the reference operators
 from lowerscope.program import Program, capture
-
-
-class Of(nn.Module):
-    def __init__(self, function, **members):
-        super().__init__()
-        self._function = function
-        for name, value in members.items():
-            setattr(self, name, value)
-
-    def forward(self, *args):
-        return self._function(self, *args)
+from tests.engine.nets import Of
 
 
 def _counted_by_torch(module: nn.Module, args: tuple) -> int:

@@ -14,7 +14,7 @@ from lowerscope.program import capture
 from lowerscope.session import Session
 from lowerscope.verdict import Outcome
 from lowerscope_widgets import answers
-from tests.engine.test_why import Of
+from tests.engine.nets import Of
 
 aten = torch.ops.aten
 #: A name that HTML would take for a tag.

@@ -18,19 +18,7 @@ from lowerscope.measure.interpreter import Cancelled, Interpreter
 from lowerscope.measure.lively import default_statistics, lively
 from lowerscope.measure.parity import parity
 from lowerscope.program import Program, capture
-
-
-class Of(nn.Module):
-    """A module whose forward is a function of its members and the inputs."""
-
-    def __init__(self, function, **members):
-        super().__init__()
-        self._function = function
-        for name, value in members.items():
-            self.register_buffer(name, value) if isinstance(value, torch.Tensor) else setattr(self, name, value)
-
-    def forward(self, *args):
-        return self._function(self, *args)
+from tests.engine.nets import Of
 
 
 def _x(*shape: int, seed: int = 0) -> torch.Tensor:

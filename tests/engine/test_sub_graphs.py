@@ -12,10 +12,11 @@ from torch.nn import functional as F
 
 from lowerscope.by_example import pattern_from
 from lowerscope.errors import MeasureError
-from lowerscope.pattern import REGISTRY, Kind, Match, Pattern, pattern
+from lowerscope.pattern import Kind, Match, Pattern, pattern
 from lowerscope.program import capture
 from lowerscope.session import Session
-from tests.engine.test_why import EPILOGUE, Of, fault
+from tests.engine.nets import Of
+from tests.engine.test_why import EPILOGUE, fault
 
 aten = torch.ops.aten
 IMAGE = torch.randn(1, 4, 6, 6)
@@ -74,14 +75,6 @@ def shared_conv(session: Session) -> tuple[str, str]:
     assert len(row) == 1
     path, _, _ = row.anchor.item().rpartition("/")
     return path + "/", row.anchor.item()
-
-
-@pytest.fixture
-def own():
-    yield
-    for known in list(REGISTRY):
-        if known.yours:
-            REGISTRY.remove(known.name)
 
 
 def test_folds_and_fusions_apply_and_the_numbers_stay(session):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from lowerscope.check import Condition
 from lowerscope.errors import UnknownNameError
-from lowerscope.pattern import REGISTRY, Declined, Kind, Match, Pattern, pattern
+from lowerscope.pattern import Declined, Kind, Match, Pattern, pattern
 from lowerscope.program import capture
 from lowerscope.session import Session
 from tests.cases import CASES
@@ -201,14 +201,6 @@ def test_an_assertion_that_reads_the_value():
     first = next(iter(says))
     assert first == f"'{fault}' (aten._assert_tensor_metadata) did not read 'convolution_2'"
     assert says[first] is True
-
-
-@pytest.fixture
-def own():
-    yield
-    for p in list(REGISTRY):
-        if p.yours:
-            REGISTRY.remove(p.name)
 
 
 def test_an_op_that_was_decomposed_is_proposed_to_be_kept(own):

@@ -19,23 +19,10 @@ from lowerscope.program import capture
 from lowerscope.recipe import Recipe
 from lowerscope.sentences import failure_sentence, plain
 from lowerscope.session import Session
-from tests.engine.nets import mixed
+from tests.engine.nets import Of, mixed
 
 aten = torch.ops.aten
 EPILOGUE = "conv2d_with_epilogue"
-
-
-class Of(nn.Module):
-    """A module whose forward is a function of itself and the inputs."""
-
-    def __init__(self, function, **members):
-        super().__init__()
-        self._function = function
-        for name, value in members.items():
-            setattr(self, name, value)
-
-    def forward(self, *inputs):
-        return self._function(self, *inputs)
 
 
 def session(function, *inputs, shapes=None, target="vulkan", **members) -> Session:
@@ -382,14 +369,6 @@ def test_html_escapes_what_it_shows():
 
 
 # ---------------------------------------------------------------- the user's own pattern
-@pytest.fixture
-def own():
-    yield
-    for p in list(REGISTRY):
-        if p.yours:
-            REGISTRY.remove(p.name)
-
-
 def _registered(doing):
     @pattern("*", after=["core_aten"])
     class Mine(Pattern):

@@ -1,4 +1,4 @@
-"""One JupyterLab and one Chromium for all browser tests, and a `lab` for each of them.
+"""One JupyterLab and one Chromium for all browser tests, and a `lab` for each of them; a shell for the magics.
 
 Where the browser cannot be started these tests fail; they are never skipped.
 """
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from IPython.core.interactiveshell import InteractiveShell
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.widgets.lab import Lab, LabServer, launch_chromium
@@ -49,3 +50,12 @@ def widget(lab_server: LabServer, browser: Browser, request: pytest.FixtureReque
     assert lab.page_errors == []
     assert lab.foreign_requests == []
     lab.close()
+
+
+@pytest.fixture
+def shell() -> Iterator[InteractiveShell]:
+    """IPython's shell with the extension loaded."""
+    shell = InteractiveShell.instance()
+    shell.run_line_magic("load_ext", "lowerscope")
+    yield shell
+    InteractiveShell.clear_instance()

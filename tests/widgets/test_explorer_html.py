@@ -164,14 +164,6 @@ def test_the_static_view_escapes_names_and_has_the_numbers(hostile: lowerscope.S
 
 
 # ---------------------------------------------------------------------- the magic
-@pytest.fixture
-def shell() -> Iterator[InteractiveShell]:
-    shell = InteractiveShell.instance()
-    shell.run_line_magic("load_ext", "lowerscope")
-    yield shell
-    InteractiveShell.clear_instance()
-
-
 def test_explore_takes_a_path_and_a_variable(shell: InteractiveShell, tmp_path: Path) -> None:
     path = mixed().save(tmp_path / "a model.pt2")
     found = shell.run_line_magic("explore", f"'{path}' --target qnn")

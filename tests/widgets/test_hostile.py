@@ -226,14 +226,6 @@ def test_the_public_reports_about_showing_are_shown(name: str) -> None:
     explorer.close()
 
 
-@pytest.fixture
-def shell() -> Iterator[InteractiveShell]:
-    shell = InteractiveShell.instance()
-    shell.run_line_magic("load_ext", "lowerscope")
-    yield shell
-    InteractiveShell.clear_instance()
-
-
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -19,22 +19,11 @@ from lowerscope.recipe import Recipe, Skip
 from lowerscope.verdict import Outcome
 from sample_models import conv_bn, upsampler
 from tests.cases import CASES, INFO
-from tests.engine.nets import mixed
+from tests.engine.nets import Of, mixed
 from tests.engine.patterns.condition_cases import case, run_case
 
 PATTERN = "core_aten"
 aten = torch.ops.aten
-
-
-class Of(nn.Module):
-    def __init__(self, function, **members):
-        super().__init__()
-        self.function = function
-        for name, value in members.items():
-            setattr(self, name, value)
-
-    def forward(self, *args):
-        return self.function(self, *args)
 
 
 def swish():
