@@ -20,7 +20,7 @@ import lowerscope
 from lowerscope.by_example import pattern_from
 from lowerscope.columns import unpack
 from lowerscope.pattern import REGISTRY
-from lowerscope_widgets import BundleError, Explorer, requests
+from lowerscope_widgets import BundleError, Explorer, requests, scenes
 from lowerscope_widgets import explorer as explorer_module
 from lowerscope_widgets.bundle import read_bundle
 from lowerscope_widgets.jobs import Jobs
@@ -488,7 +488,7 @@ def test_a_scene_too_large_for_a_message_is_sent_in_parts(browser: Browser, monk
     browser.ask("open_depth", depth=1)
     whole, header = browser.buffer, browser.header
     room = len(whole) // 3
-    monkeypatch.setattr(Explorer, "largest_message", len(json.dumps(header)) + room)
+    monkeypatch.setattr(scenes, "LARGEST_MESSAGE", len(json.dumps(header)) + room)
     browser.heard.clear()
     browser.ask("open_depth", depth=1)
     assert len(browser.events("part")) >= 2
@@ -500,14 +500,14 @@ def test_a_scene_too_large_for_a_message_is_sent_in_parts(browser: Browser, monk
 def test_names_too_large_for_a_message_are_refused_with_a_reason(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Explorer, "largest_message", 100)
+    monkeypatch.setattr(scenes, "LARGEST_MESSAGE", 100)
     assert "Jupyter passes on no message above" in browser.fails("open_depth", depth=1)
 
 
 def test_a_large_scene_is_made_in_a_thread_and_the_reply_waits_for_it(
     browser: Browser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(explorer_module, "_SLOW", 0)
+    monkeypatch.setattr(scenes, "_SLOW", 0)
     browser.ask("open_depth", depth=1)
     kinds = [m.get("type", "reply") for m in browser.heard]
     assert kinds.index("scene") < kinds.index("reply")

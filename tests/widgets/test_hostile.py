@@ -24,6 +24,7 @@ from lowerscope.scene import make_scene
 from lowerscope.svg import to_svg
 from lowerscope_widgets import Explorer
 from lowerscope_widgets.html_export import to_html
+from lowerscope_widgets.scenes import LARGEST_MESSAGE
 from lowerscope_widgets.static_view import said_view, static_html
 from tests.cases import INFO, fresh
 from tests.engine.nets import mixed
@@ -217,7 +218,7 @@ def test_the_public_reports_about_showing_are_shown(name: str) -> None:
     explorer = Explorer(lowerscope.Session(lowerscope.capture(module, args, kwargs, shapes, name=name)))
     scene = explorer.scene()
     header, buffer = scene.message()
-    assert len(buffer) + len(str(header)) < explorer.largest_message
+    assert len(buffer) + len(str(header)) < LARGEST_MESSAGE
     ids = [header["strings"][i] for i in scene.tables["nodes"]["id"]]
     assert len(set(ids)) == len(ids) > 0
     shown = static_html(explorer.session, scene)

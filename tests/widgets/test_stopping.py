@@ -9,8 +9,7 @@ import pytest
 
 import lowerscope
 from lowerscope.layout import LayoutCancelled
-from lowerscope_widgets import Explorer
-from lowerscope_widgets import explorer as explorer_module
+from lowerscope_widgets import Explorer, scenes
 from lowerscope_widgets.measuring import WHAT
 from tests.engine.nets import mixed
 from tests.widgets.lab import Lab
@@ -21,10 +20,10 @@ from tests.widgets.test_states_lab import do, toggle
 #: Scenes are made in a thread, and take a second; parity takes two more than it would.
 SLOWLY = """
 import threading, time
-from lowerscope_widgets import explorer as module, measuring
+from lowerscope_widgets import measuring, scenes
 
-module._SLOW = 0
-make, parity = explorer._maker.scene, measuring.parity
+scenes._SLOW = 0
+make, parity = explorer._scenes.maker.scene, measuring.parity
 
 def slow_scene(*args, **options):
     time.sleep(1)
@@ -34,7 +33,7 @@ def slow_parity(*args, **options):
     time.sleep(2)
     return parity(*args, **options)
 
-explorer._maker.scene, measuring.parity = slow_scene, slow_parity
+explorer._scenes.maker.scene, measuring.parity = slow_scene, slow_parity
 """
 THREADS = """
 explorer._jobs.wait()
@@ -75,7 +74,7 @@ def test_a_measurement_that_is_stopped_at_its_first_progress_ends_without_a_resu
 
 def slow_scenes(kernel: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scenes are made in a thread; the first is never done, so that only a stop ends it."""
-    scene, made = kernel.explorer._maker.scene, []
+    scene, made = kernel.explorer._scenes.maker.scene, []
 
     def slow(lowering: Any, cancelled: Any, **facts: Any) -> Any:
         made.append(facts["revision"])
@@ -85,8 +84,8 @@ def slow_scenes(kernel: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
             raise LayoutCancelled
         return scene(lowering, cancelled=cancelled, **facts)
 
-    monkeypatch.setattr(explorer_module, "_SLOW", 0)
-    monkeypatch.setattr(kernel.explorer._maker, "scene", slow)
+    monkeypatch.setattr(scenes, "_SLOW", 0)
+    monkeypatch.setattr(kernel.explorer._scenes.maker, "scene", slow)
 
 
 def test_scenes_that_newer_ones_overtake_are_answered_once_the_newest_is_shown(

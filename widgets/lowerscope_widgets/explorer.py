@@ -6,7 +6,6 @@ not as traits, which would echo them. What takes long runs in threads (`jobs`), 
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import weakref
@@ -21,13 +20,12 @@ from torch.fx import Node
 
 from lowerscope.errors import LowerscopeError, MissingOperatorError
 from lowerscope.folding import Folding
-from lowerscope.layout import LayoutCancelled
 from lowerscope.ledger import NodeRecord
 from lowerscope.measure.interpreter import Cancelled
 from lowerscope.module_tree import ModuleTree
 from lowerscope.program import as_program
 from lowerscope.recipe import Recipe
-from lowerscope.scene import Scene, SceneMaker
+from lowerscope.scene import Scene
 from lowerscope.scene_nodes import NodeTable
 from lowerscope.session import Session
 from lowerscope.target import target_of
@@ -38,13 +36,12 @@ from lowerscope_widgets.live_reload import follow
 from lowerscope_widgets.measuring import WHAT, described, measure, polled_by
 from lowerscope_widgets.opening import Opening, UnknownOps
 from lowerscope_widgets.samples import sample_models
+from lowerscope_widgets.scenes import Scenes, pass_on
 from lowerscope_widgets.static_view import StaticView, said_view, session_view, show_static
 
 PANELS = ("toolbar", "patterns", "graph", "inspector", "metrics")
-MEGABYTE = 1_000_000
 _GRACE = 0.5  # seconds in which most models are open: their static view is then shown at once
 _SETTLED = 0.25  # seconds without a change before numbers are measured
-_SLOW = 4000  # nodes of which a scene takes longer than a click may
 
 _explorers: weakref.WeakKeyDictionary[Session, weakref.ref[Explorer]] = weakref.WeakKeyDictionary()
 
@@ -74,16 +71,13 @@ class Explorer(anywidget.AnyWidget):
     selected = traitlets.List(traitlets.Unicode(), help="ids of the selected nodes, the first is inspected")
     recipe = traitlets.Instance(Recipe, help="the session's recipe; assign one to go there")
 
-    largest_message = 9 * MEGABYTE  #: Jupyter drops messages of 10 MiB without a word
-
     def __init__(
         self, source: Any = None, *, target: str | None = None, panels: Sequence[str] | None = None, height: int = 640
     ) -> None:
         # first what `close` reads: ipywidgets closes a widget that its constructor gave up on, too
         self._jobs = Jobs()
-        self._maker = SceneMaker()
+        self._scenes = Scenes(self._jobs, self._tell)
         self._measured: dict[str, dict[str, Any]] = {}
-        self._last: tuple[Any, bytes] | None = None  # the last scene's header and columns, for a view that comes later
         self._end_watching: Callable[[], Any] = lambda: None
         self._session: Session | None = None
         self._opening: Opening | None = None
@@ -105,9 +99,6 @@ class Explorer(anywidget.AnyWidget):
             else:
                 model = Path(source) if isinstance(source, (str, os.PathLike)) else as_program(source)
             self._opening = Opening(model, name, self._tell, self._adopt)
-        self._making = threading.Lock()
-        self._sending = threading.Lock()  # the parts of a scene follow each other
-        self._shown: Future[None] | None = None
         self._quiet = False  # a trait is set to tell Python what happened, not to make it happen
         super().__init__(panels=list(panels or PANELS), height=height)
         self.on_msg(self._on_message)
@@ -163,7 +154,7 @@ class Explorer(anywidget.AnyWidget):
     def _show_first(self, done: Future[Session], shown: Future[None]) -> None:
         try:
             done.result()
-            self.show_again().add_done_callback(lambda sent: _pass_on(sent, shown))
+            self.show_again().add_done_callback(lambda sent: pass_on(sent, shown))
         except BaseException as error:
             shown.set_exception(error)  # first: an answer takes the error away that was told before it
             otherwise = "Open without it" if isinstance(error, MissingOperatorError) else None
@@ -208,7 +199,7 @@ class Explorer(anywidget.AnyWidget):
         """(a self-contained HTML document, what it holds in a sentence). No request leaves it."""
         from lowerscope_widgets.html_export import to_html
 
-        return to_html(self.session, self._maker.folding)
+        return to_html(self.session, self._scenes.maker.folding)
 
     def close(self) -> None:
         """Free the widget in kernel and browser. The session lives on."""
@@ -216,9 +207,8 @@ class Explorer(anywidget.AnyWidget):
             self._opening.stop()
         self._jobs.cancel()
         self._end_watching()
-        self._last = None
         self._measured.clear()
-        self._maker = SceneMaker()
+        self._scenes.forget()
         layout = self.layout if self.comm is not None else None
         super().close()
         if layout is not None:
@@ -227,72 +217,23 @@ class Explorer(anywidget.AnyWidget):
     # ------------------------------------------------------------------ scenes
     def scene(self) -> Scene:
         """The scene as it is now."""
-        session = self.session
-        with self._making:
-            return self._maker.scene(
-                session.lowering,
-                name=session.program.name,
-                revision=session.revision,
-                can_undo=session.can_undo,
-                can_redo=session.can_redo,
-            )
+        return self._scenes.scene(self.session)
 
     def prepared(self) -> tuple[NodeTable, ModuleTree, Folding]:
         """Node table, module tree and what is open, for the lowering as it is."""
-        with self._making:
-            return self._maker.prepare(self.session.lowering)
+        return self._scenes.prepared(self.session)
 
     def show(self, reason: str) -> Future[None]:
         """Send the scene to every view; the future ends when it is sent. A large one is made in a thread."""
-        session = self.session
-        future: Future[None] = Future()
-        facts = {
-            "name": session.program.name,
-            "revision": session.revision,
-            "can_undo": session.can_undo,
-            "can_redo": session.can_redo,
-        }
-        lowering = session.lowering
-
-        def make(cancelled: Callable[[], bool] = lambda: False) -> None:
-            try:
-                with self._making:
-                    scene = self._maker.scene(lowering, cancelled=cancelled, **facts)
-                    header, buffer = scene.message()
-                self._send_scene(header, buffer, reason)
-                future.set_result(None)
-            except LayoutCancelled:
-                unmade()
-            except BaseException as error:
-                future.set_exception(error)
-
-        def unmade() -> None:
-            newer = self._shown
-            if newer is None or newer is future:
-                future.set_exception(LowerscopeError("the layout was cancelled: open fewer modules"))
-            else:  # whoever waits for this scene is shown the one that took its place
-                newer.add_done_callback(lambda sent: _pass_on(sent, future))
-
-        self._shown = future
-        if len(lowering.ledger.records) < _SLOW:
-            make()
-        else:
-            self._jobs.start("layout", self._with_progress(make), dropped=unmade)
-        return future
+        return self._scenes.show(self.session, reason)
 
     def shown(self) -> Future[None] | None:
         """The future of the scene that was sent last."""
-        return self._shown
+        return self._scenes.shown
 
     def show_again(self) -> Future[None]:
         """Send the last scene and what was measured of it, for a view that has just come."""
-        future: Future[None] = Future()
-        current = self._last is not None and self._last[0]["revision"] == self.session.revision
-        if current and self._last is not None:
-            self._send_scene(*self._last, "")
-            future.set_result(None)
-        else:
-            future = self.show("")
+        future = self._scenes.show_again(self.session)
         for event in list(self._measured.values()):
             if event["revision"] == self.session.revision:
                 self._tell(event)
@@ -306,33 +247,6 @@ class Explorer(anywidget.AnyWidget):
         _, tree, folding = self.prepared()
         folding.reveal(tree, id)
         return self.show("")
-
-    def _with_progress(self, make: Callable[[Callable[[], bool]], None]) -> Callable[[Callable[[], bool]], None]:
-        def work(cancelled: Callable[[], bool]) -> None:
-            count = len(self.session.lowering.ledger.records)
-            self._tell(
-                {"type": "progress", "what": "layout", "done": 0, "total": 1, "sentence": f"laying out {count} nodes"}
-            )
-            make(cancelled)
-            self._tell({"type": "progress", "what": "layout", "done": 1, "total": 1, "sentence": ""})
-
-        return work
-
-    def _send_scene(self, header: dict[str, Any], buffer: bytes, reason: str) -> None:
-        """One message, or several where Jupyter would drop it: `part` messages carry the columns' beginning, in order."""
-        names = len(json.dumps(header))
-        room = self.largest_message - names
-        if room <= 0:
-            raise LowerscopeError(
-                f"the names in this program take {names / MEGABYTE:.1f} MB, and Jupyter passes on no message above "
-                f"{self.largest_message / MEGABYTE:.0f}: look at it with session.matches() and session.why_not()"
-            )
-        self._last = (header, buffer)
-        *parts, rest = [buffer[at : at + room] for at in range(0, max(1, len(buffer)), room)]
-        with self._sending:
-            for part, columns in enumerate(parts):
-                self.send({"type": "part", "part": part}, [columns])
-            self.send({"type": "scene", "header": header, "reason": reason, "parts": len(parts)}, [rest])
 
     # ------------------------------------------------------------------ measuring
     def measure(self, what: str, delay: float = 0.0) -> None:
@@ -419,8 +333,7 @@ class Explorer(anywidget.AnyWidget):
         self._quietly(recipe=self.session.recipe)
         records = self.session.lowering.ledger.records
         self._quietly(selected=[node for node in self.selected if node in records])
-        self._shown = self.show(sentence)
-        self._shown.add_done_callback(self._tell_failure)
+        self.show(sentence).add_done_callback(self._tell_failure)
         self.measure("parity", _SETTLED)
 
     def _tell_failure(self, future: Future[None]) -> None:
@@ -454,9 +367,9 @@ class Explorer(anywidget.AnyWidget):
         finally:
             self._quiet = False
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _tell(self, message: dict[str, Any], buffers: list[bytes] | None = None) -> None:
         if self.comm is not None:  # closed meanwhile
-            self.send(message)
+            self.send(message, buffers)
 
     # ------------------------------------------------------------------ display
     def _repr_mimebundle_(self, **options: Any) -> Any:
@@ -486,14 +399,6 @@ class Explorer(anywidget.AnyWidget):
                 "<Explorer, no model yet>" if self._opening.is_idle else f"<Explorer, opening {self._opening.name!r}>"
             )
         return f"<Explorer of {self.session!r}>"
-
-
-def _pass_on(sent: Future[None], shown: Future[None]) -> None:
-    error = sent.exception()
-    if error is None:
-        shown.set_result(None)
-    else:
-        shown.set_exception(error)
 
 
 def sentence_of(error: BaseException) -> str:

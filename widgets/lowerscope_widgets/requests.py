@@ -17,6 +17,7 @@ from lowerscope.svg import to_svg
 from lowerscope.target import pipeline
 from lowerscope_widgets import answers
 from lowerscope_widgets.measuring import WHAT
+from lowerscope_widgets.scenes import LARGEST_MESSAGE
 
 if TYPE_CHECKING:
     from lowerscope_widgets.explorer import Explorer
@@ -256,7 +257,7 @@ def _export(explorer: Explorer, request: Mapping[str, Any]) -> Any:
 
 def _html(explorer: Explorer, name: str) -> dict[str, str]:
     text, note = explorer.to_html()
-    if len(text) < explorer.largest_message:
+    if len(text) < LARGEST_MESSAGE:
         return {"text": text, "filename": f"{name}.html", "note": note}
     path = Path.cwd() / f"{name}.html"
     path.write_text(text, encoding="utf-8")
