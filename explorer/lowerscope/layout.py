@@ -17,15 +17,15 @@ from typing import Any
 import graphlay
 import numpy as np
 
-from lowerscope.errors import LowerscopeError
+from lowerscope.layers import LayoutError, far_edges
 from lowerscope.layout_rows import CROWDED, MANY, Edge, busiest, ranks, rows
 
 NODE_HEIGHT = 24.0
 HEADER = 22.0
 GAP = 16.0  # between rows, so that their pitch is 40, and between groups
 PADDING = 12.0
-STUB = 12.0
-LONGEST_EDGE = 20  #: ranks; one mask that feeds every block otherwise costs a minute
+STUB = 10.0
+STUB_ROOM = 20.0  #: above an item that a cut edge ends at, and below one that it begins at, for the pill with a name
 IN_PROCESS = 3000  #: items; more are laid out by a process of their own
 BUSY = 60  #: edges between two ranks; where there are more, the engine tries fewer orders: seconds instead of minutes
 
@@ -49,10 +49,6 @@ _FEWER_TRIES: dict[str, Any] = {
     "tuning": {"routing": {"port_relax_rounds": 0}, "order": {"sifting_rounds": 0, "kick_rounds": 0}}
 }
 _CHILD = "import sys, graphlay; sys.stdout.write(graphlay._native.layout(sys.stdin.read()))"
-
-
-class LayoutError(LowerscopeError):
-    """A graph that cannot be laid out."""
 
 
 class LayoutCancelled(Exception):
@@ -117,12 +113,13 @@ class _Plan:
 
 def _plan(graph: LayoutGraph) -> _Plan:
     rank = ranks(len(graph.sizes), graph.edges)
-    long = long_edges(graph.edges, rank)
-    plan = _in_rows(graph, rank, long, *MANY[0])
+    closed = [height > NODE_HEIGHT for _, height in graph.sizes]
+    far = far_edges(closed, graph.parents, graph.edges)
+    plan = _in_rows(graph, rank, far, *MANY[0])
     for many, row in MANY[1:]:
         if plan.most <= CROWDED:
             break
-        plan = _in_rows(graph, rank, long, many, row)
+        plan = _in_rows(graph, rank, far, many, row)
     return plan
 
 
@@ -158,8 +155,9 @@ def _check(graph: LayoutGraph) -> None:
 
 def _request(graph: LayoutGraph, plan: _Plan) -> str:
     nodes = []
-    for (width, height), parent in zip(graph.sizes, graph.parents, strict=True):
-        node: dict[str, Any] = {"size": {"width": width, "height": height}, "shape": "box", "key": ""}
+    room = _stub_room(graph, plan.cut).sum(1).tolist()
+    for (width, height), parent, more in zip(graph.sizes, graph.parents, room, strict=True):
+        node: dict[str, Any] = {"size": {"width": width, "height": height + more}, "shape": "box", "key": ""}
         if parent >= 0:
             node["parent"] = parent
         nodes.append(node)
@@ -169,6 +167,15 @@ def _request(graph: LayoutGraph, plan: _Plan) -> str:
     _known_options()
     options = _OPTIONS | _FEWER_TRIES if plan.most > BUSY else _OPTIONS
     return json.dumps({"graph": {"nodes": nodes, "edges": edges}, "preset": "layered", "options": options})
+
+
+def _stub_room(graph: LayoutGraph, cut: frozenset[int]) -> np.ndarray:
+    """float64 [items, 2]: the room for stubs above and below each item, px."""
+    room = np.zeros((len(graph.sizes), 2))
+    for place in cut:
+        source, target = graph.edges[place]
+        room[target, 0] = room[source, 1] = STUB_ROOM
+    return room
 
 
 @cache
@@ -229,13 +236,21 @@ def _result(graph: LayoutGraph, answer: Mapping[str, Any], cut: frozenset[int]) 
         ],
         np.float32,
     )
+    room = _stub_room(graph, cut)
+    boxes[:, 1] += room[:, 0]
+    boxes[:, 3] -= room.sum(1)
     laid = iter(answer["edges"])
     routes = []
     for place, (source, target) in enumerate(graph.edges):
         if place in cut or source == target:
             routes.append(_stubs(boxes[source], boxes[target]))
         else:
-            routes.append(np.array([(p["x"] - x0, p["y"] - y0) for p in next(laid)["points"]], np.float32))
+            route = np.array([(p["x"] - x0, p["y"] - y0) for p in next(laid)["points"]], np.float32)
+            if route[0, 0] == route[1, 0]:  # not from a side
+                route[0, 1] -= room[source, 1]
+            if route[-1, 0] == route[-2, 0]:
+                route[-1, 1] += room[target, 0]
+            routes.append(route)
     upper = answer["bounds"]["max"]
     return LayoutResult(boxes, routes, cut, (upper["x"] - x0, upper["y"] - y0))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lowerscope import layout
-from lowerscope.layout import LayoutCancelled, LayoutError, LayoutGraph, lay_out, long_edges
-from lowerscope.layout_rows import ranks
+from lowerscope.layers import far_edges
+from lowerscope.layout import LayoutCancelled, LayoutError, LayoutGraph, lay_out
 
 
 def chain(count: int, extra: list[tuple[int, int]] | None = None) -> LayoutGraph:
@@ -57,20 +57,28 @@ def test_the_same_graph_has_the_same_layout() -> None:
     assert np.array_equal(lay_out(graph).boxes, lay_out(graph).boxes)
 
 
-def test_an_edge_over_more_than_20_ranks_is_cut_to_stubs() -> None:
-    graph = chain(30, [(0, 20), (0, 21)])
-    assert long_edges(graph.edges, ranks(30, graph.edges)) == {30}
+def test_a_far_edge_is_cut_to_stubs_that_nothing_lies_on() -> None:
+    graph = chain(6, [(0, 3), (0, 4), (1, 5)])
+    assert far_edges([False] * 6, graph.parents, graph.edges) == {6, 7}
     result = lay_out(graph)
-    assert result.cut == {30}
-    first, last = result.routes[30][:2], result.routes[30][2:]
-    assert first[0][1] == result.boxes[0][1] + 24
-    assert last[1][1] == result.boxes[21][1]
-    assert all(abs(stub[1] - stub[0]).sum() == layout.STUB for stub in (first, last))
+    assert result.cut == {6, 7}
+    for place, source, target in ((6, 0, 4), (7, 1, 5)):
+        first, last = result.routes[place][:2], result.routes[place][2:]
+        assert first[0][1] == result.boxes[source][1] + 24
+        assert last[1][1] == result.boxes[target][1]
+        assert all(abs(stub[1] - stub[0]).sum() == layout.STUB for stub in (first, last))
+    assert np.allclose(result.boxes[:, 2:], (80, 24))
+    # a pill at each end: below 0 and 1, above 4 and 5
+    room = layout.STUB_ROOM
+    assert np.allclose(np.diff(result.boxes[:, 1]) - 40, (room, room, 0, room, room))
+    for route, (source, target) in zip(result.routes[:5], graph.edges, strict=False):
+        assert route[0][1] == pytest.approx(result.boxes[source][1] + 24, abs=0.5)
+        assert route[-1][1] == pytest.approx(result.boxes[target][1], abs=0.5)
 
 
 def test_a_mask_that_feeds_every_block_costs_no_more_than_the_blocks() -> None:
     graph = chain(400, [(0, i) for i in range(2, 400)])
-    assert len(long_edges(graph.edges, ranks(400, graph.edges))) == 400 - 21
+    assert len(far_edges([False] * 400, graph.parents, graph.edges)) == 400 - 4
     assert len(lay_out(graph).routes) == len(graph.edges)
 
 

@@ -173,15 +173,40 @@ def test_a_nodes_name_is_copied(widget: Widget) -> None:
 
 
 def test_a_long_edge_is_cut_to_stubs_that_jump_to_the_other_end(widget: Widget) -> None:
+    def stub() -> tuple[float, float, list[str]]:
+        x, y = at_rest(lambda: widget.first_hit("stub"), widget.page)
+        return x, y, widget.root.evaluate("(root, [x, y]) => root.hitTest(x, y).far.map((far) => far.id)", [x, y])
+
     widget.root.evaluate("(root) => root.lowerscope.store.openDepth(9)")
     widget.until(lambda: "body.3.1" in open_modules(widget))
     widget.travel("conv2d")
-    x, y = widget.first_hit("stub")
+    x, y, far = stub()
+    assert far == ["add", "mul"]  # the first block's residual, and what scales the body
+    plain = widget.picture(1)
     widget.page.mouse.move(x, y)
-    assert "Goes on at" in widget.tip()
+    assert "Goes on at 2 places" in widget.tip()
+    widget.until(lambda: widget.picture(1) != plain)  # both are drawn to their ends
     widget.page.mouse.click(x, y)
+    widget.until(lambda: widget.state("selected") == ["add"])
+    widget.travel("conv2d")
+    widget.menu(*stub()[:2], "Go to mul")
     widget.until(lambda: widget.state("selected") == ["mul"])
     assert widget.box("mul") is not None
+    widget.place("mul")
+    back = widget.root.evaluate(
+        """(root) => {
+          const box = root.nodeRect('mul');
+          for (let x = box.left; x < box.right + 60; x += 3) {
+            const hit = root.hitTest(x, box.top - 6);
+            if (hit?.kind === 'stub') return [x, box.top - 6, hit.text];
+          }
+          return null;
+        }"""
+    )
+    assert back is not None
+    assert back[2] == "conv2d"
+    widget.page.mouse.click(*back[:2])
+    widget.until(lambda: widget.state("selected") == ["conv2d"])
     widget.root.evaluate("(root) => root.lowerscope.store.openDepth(2)")
     widget.until(lambda: "body.3.1" not in open_modules(widget))
 

@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page
 
 from tests.widgets.lab import Lab, at_rest, eventually
 
-#: A network that has what the items need: nested modules, an edge over more than twenty ranks, what fuses and what does not.
+#: A network that has what the items need: nested modules, an edge past many layers, what fuses and what does not.
 CELLS = [
     """
 import torch

@@ -34,6 +34,8 @@ export interface Hover {
   match: number;
   /** Row of `scene.modules`, -1 for none. */
   module: number;
+  /** Rows of `scene.routes` that are cut to a stub here, which are drawn whole. */
+  cut: readonly number[];
   /** Hovered by a panel rather than on the canvas: outlined, but no tip. */
   from: "canvas" | "panel";
 }
@@ -101,7 +103,7 @@ export interface State {
   panels: readonly string[];
 }
 
-export const nothingHovered: Hover = { node: null, pattern: null, match: -1, module: -1, from: "canvas" };
+export const nothingHovered: Hover = { node: null, pattern: null, match: -1, module: -1, cut: [], from: "canvas" };
 
 const unmeasured = { state: "none", revision: -1, value: null, sentence: "" } as const;
 

@@ -95,13 +95,7 @@ export class Store extends RecipeActions {
   hover(hover: Partial<Hover>): void {
     const next = { ...nothingHovered, ...hover };
     const now = this.state.hover;
-    if (
-      next.node !== now.node ||
-      next.pattern !== now.pattern ||
-      next.match !== now.match ||
-      next.module !== now.module ||
-      next.from !== now.from
-    ) {
+    if ((Object.keys(next) as (keyof Hover)[]).some((part) => next[part] !== now[part])) {
       this.update({ hover: next });
     }
   }

@@ -57,7 +57,7 @@ export function drawRoutes(frame: Frame, rows: readonly number[], style: Style):
   context.lineWidth = Math.max(style.width, Math.min(1, style.width) * px * (detail === Detail.blocks ? 0.7 : 0.85));
   context.setLineDash(style.dash);
   context.beginPath();
-  for (const row of rows) traceRoute(context, scene, row, detail >= Detail.boxes);
+  for (const row of rows) traceRoute(frame, row, detail >= Detail.boxes);
   context.stroke();
   context.setLineDash(NONE);
   if (detail >= Detail.boxes) {
@@ -68,10 +68,10 @@ export function drawRoutes(frame: Frame, rows: readonly number[], style: Style):
   context.globalAlpha = 1;
 }
 
-function traceRoute(context: CanvasRenderingContext2D, scene: Scene, row: number, rounded: boolean): void {
+function traceRoute({ context, scene, attention }: Frame, row: number, rounded: boolean): void {
   const first = scene.routes.point[row];
   const count = scene.routes.points[row];
-  if (scene.routes.stub[row]) {
+  if (scene.routes.stub[row] && !attention.state.hover.cut.includes(row)) {
     const half = count >> 1;
     traceLine(context, scene, first, half, rounded, false);
     traceLine(context, scene, first + half, count - half, rounded, true);
@@ -129,7 +129,6 @@ export interface Stub {
   x: number; // centre
   y: number;
   w: number;
-  h: number;
   /** The node (or module) at the far end of each edge that ends here. */
   far: { row: number; module: boolean }[];
   routes: number[];
@@ -138,7 +137,7 @@ export interface Stub {
   text: string;
 }
 
-const PILL = 16;
+export const PILL = 16;
 
 /** Pills by route rows. Edges of one producer that are cut at the same place share a pill. */
 export function stubsOf(frame: Frame, rows: readonly number[]): Stub[] {
@@ -150,11 +149,12 @@ export function stubsOf(frame: Frame, rows: readonly number[]): Stub[] {
     const first = routes.point[row];
     const half = routes.points[row] >> 1;
     for (const direction of ["out", "in"] as const) {
-      const at = direction === "out" ? first + half - 1 : first + half;
-      const far =
-        direction === "out"
-          ? { row: routes.dst[row], module: routes.dst_module[row] !== 0 }
-          : { row: routes.src[row], module: routes.src_module[row] !== 0 };
+      const out = direction === "out";
+      const at = first + half - +out;
+      const far = {
+        row: (out ? routes.dst : routes.src)[row],
+        module: (out ? routes.dst_module : routes.src_module)[row] !== 0,
+      };
       const key = `${direction} ${Math.round(points.x[at])} ${Math.round(points.y[at])}`;
       const stub = stubs.get(key);
       if (stub !== undefined) {
@@ -165,7 +165,6 @@ export function stubsOf(frame: Frame, rows: readonly number[]): Stub[] {
           x: points.x[at],
           y: points.y[at],
           w: 0,
-          h: PILL,
           far: [far],
           routes: [row],
           direction,
@@ -198,7 +197,7 @@ export function drawStubs(frame: Frame, stubs: readonly Stub[]): void {
     const lit = stub.routes.some((row) => isLit(frame, row));
     context.globalAlpha = (lit ? 1 : DIM) * frame.arriving;
     const x = stub.x - stub.w / 2;
-    roundRect(context, x, stub.y - stub.h / 2, stub.w, stub.h, stub.h / 2);
+    roundRect(context, x, stub.y - PILL / 2, stub.w, PILL, PILL / 2);
     context.fillStyle = theme.canvas;
     context.fill();
     context.strokeStyle = theme.edge;

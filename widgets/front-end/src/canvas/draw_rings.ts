@@ -52,6 +52,7 @@ function drawCounterparts(frame: Frame): void {
 function isLookedAt(frame: Frame, row: number): boolean {
   const { attention, shown, scene } = frame;
   if (shown.routes[row] === Fate.absent) return false;
+  if (attention.state.hover.cut.includes(row)) return true;
   const { src, dst, src_module, dst_module } = scene.routes;
   if (dst_module[row] === 0 && (attention.selected.has(dst[row]) || dst[row] === attention.hovered)) return true;
   return src_module[row] === 0 && src[row] === attention.hovered;

@@ -2,7 +2,7 @@
 import { Fate } from "../lives";
 import type { Scene } from "../scene";
 import type { Attention } from "./attention";
-import type { Stub } from "./draw_edges";
+import { PILL, type Stub } from "./draw_edges";
 import { HEADER } from "./draw_modules";
 import type { Loop } from "./hull";
 import { indexOf } from "./index_tree";
@@ -12,7 +12,7 @@ import type { Shown } from "./shown";
 
 export type Hit =
   | { kind: "node"; id: string; row: number }
-  | { kind: "stub"; far: { id: string; module: boolean }[]; text: string }
+  | { kind: "stub"; far: { id: string; module: boolean }[]; text: string; routes: readonly number[] }
   | { kind: "match"; match: number; pattern: string; anchor: string }
   | { kind: "edge"; route: number }
   /** header: on the triangle and name, or anywhere on a closed module. */
@@ -30,13 +30,13 @@ export function hitTest(
 ): Hit | null {
   const { scene } = shown;
   const point: Rect = { x0: x - slack, y0: y - slack, x1: x + slack, y1: y + slack };
-  const stub = stubs.find((one) => Math.abs(one.x - x) <= one.w / 2 && Math.abs(one.y - y) <= one.h / 2);
+  const stub = stubs.find((one) => Math.abs(one.x - x) <= one.w / 2 && Math.abs(one.y - y) <= PILL / 2);
   if (stub !== undefined) {
     const far = stub.far.map(({ row, module }) => ({
       id: module ? scene.modules.path(row) : scene.nodes.id(row),
       module,
     }));
-    return { kind: "stub", far, text: stub.text };
+    return { kind: "stub", far, text: stub.text, routes: stub.routes };
   }
   return (
     nodeAt(shown, x, y) ??

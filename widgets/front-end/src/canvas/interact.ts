@@ -11,6 +11,8 @@ export function hoverOf(hit: Hit | null): Partial<Hover> {
       return { match: hit.match };
     case "module":
       return { module: hit.row };
+    case "stub":
+      return { cut: hit.routes };
     default:
       return nothingHovered;
   }
