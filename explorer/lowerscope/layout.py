@@ -26,6 +26,7 @@ GAP = 16.0  # between rows, so that their pitch is 40, and between groups
 PADDING = 12.0
 STUB = 10.0
 STUB_ROOM = 20.0  #: above an item that a cut edge ends at, and below one that it begins at, for the pill with a name
+LONGEST_EDGE = 20  #: ranks that an edge may span once rows have set items apart
 IN_PROCESS = 3000  #: items; more are laid out by a process of their own
 BUSY = 60  #: edges between two ranks; where there are more, the engine tries fewer orders: seconds instead of minutes
 

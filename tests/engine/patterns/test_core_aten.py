@@ -238,6 +238,7 @@ def test_what_is_written_in_place_keeps_its_dtype():
 
     program = capture(Of(function), (torch.randn(2, 3).half(), torch.randn(2, 3)))
     lowering = lower(program, "qnn")
-    assert lowering.program.graph.output_node().args[0][0].meta["val"].dtype is torch.float16
+    (result,) = lowering.program.graph.output_node().all_input_nodes
+    assert result.meta["val"].dtype is torch.float16
     assert "aten.add_.Tensor" not in ops_of(lowering.program)
     assert parity(program, lowering.program).verdict == "equal"
