@@ -132,7 +132,7 @@ def test_a_batch_norm_after_a_1d_convolution_is_folded_first():
 
 
 @drawn(
-    convolution=convolutions((3, 3, 4, 5)),
+    convolution=convolutions((3, 4, 5, 3)),
     dtype=DTYPES,
     target=st.sampled_from(TARGETS),
 )

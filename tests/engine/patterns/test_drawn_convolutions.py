@@ -89,6 +89,8 @@ def test_fold_batch_norm(convolution, dtype, affine, target):
     convolution=convolutions(
         (3, 4),
         transposed=st.just(True),
+        kernel=st.sampled_from([4, 2, 1, 3, 2, 4]),
+        stride=mostly(2, 1, 3),
         dilation=mostly(1, 2),
         groups=mostly(1, 2, 3),
         ratio=mostly(1, 2),
@@ -119,7 +121,7 @@ def test_polyphase_conv_transpose(convolution, dtype):
 @drawn(
     40,
     convolution=convolutions(
-        (3, 3, 3, 3, 4), transposed=mostly(True, False), padding=mostly(0, 1), dilation=mostly(1, 2), ratio=mostly(1, 2)
+        (3, 3, 4, 3, 3), transposed=mostly(True, False), padding=mostly(0, 1), dilation=mostly(1, 2), ratio=mostly(1, 2)
     ),
     dtype=DTYPES,
     one_step=mostly(True, False),
@@ -147,7 +149,7 @@ def test_depthwise_conv_transpose_as_mul(convolution, dtype, one_step):
 @drawn(
     convolution=convolutions(),
     dtype=DTYPES,
-    bounds=st.sampled_from([(0.0, None), (-0.2, 0.3), (None, 0.1), None]),
+    bounds=st.sampled_from([(0.0, None), (-0.2, 0.3), None, (None, 0.1)]),
 )
 def test_fuse_activation(convolution, dtype, bounds):
     conv, x = convolution
@@ -162,7 +164,7 @@ def test_fuse_activation(convolution, dtype, bounds):
 
 @drawn(
     40,
-    convolution=convolutions((3, 4, 4, 5), transposed=mostly(False, True), groups=mostly(1, 2)),
+    convolution=convolutions((4, 3, 5, 4, 4), transposed=mostly(False, True), groups=mostly(1, 2)),
     dtype=mostly(torch.float16, torch.float32, torch.bfloat16, torch.float64),
     profile=mostly({}, {"vendor": "nvidia"}, {"channels_last": False}),
 )
@@ -186,7 +188,7 @@ def test_im2col_conv_activation(convolution, dtype, profile):
 
 
 @drawn(
-    convolution=convolutions((4, 4, 4, 3, 5)),
+    convolution=convolutions((4, 3, 4, 5, 4)),
     dtype=st.sampled_from([torch.float32, torch.float16]),
     target=st.sampled_from(["xnnpack", "qnn"]),
     then=st.sampled_from([torch.sigmoid, lambda y: y * 1.4142]),
