@@ -26,7 +26,7 @@ PARAMETER_SLOTS: dict[str, tuple[str, ...]] = {
 @register(
     NAMESPACE,
     "im2col_conv_activation(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
-    "SymInt[] dilation, SymInt groups, str activation, float[] params) -> Tensor",
+    "SymInt[] dilation, SymInt groups, str activation, float[] params, bool channels_last=False) -> Tensor",
     display="ort_webgpu.im2col_conv_activation",
     category="conv",
 )
@@ -40,6 +40,7 @@ def im2col_conv_activation(
     groups: int,
     activation: str,
     params: list[float],
+    channels_last: bool = False,
 ) -> torch.Tensor:
     """``activation(conv(input))`` for a direct convolution that the device computes as im2col and a matrix product.
 
@@ -49,6 +50,8 @@ def im2col_conv_activation(
         input: [N, C_in, *spatial], floating; `weight` [C_out, C_in / groups, *kernel]; `bias` [C_out] or None.
         activation: a key of `PARAMETER_SLOTS`; "none" is the plain im2col convolution.
         params: one value for each of the activation's slots, in order.
+        channels_last: the order in memory of a 4-D result, which a view behind it depends on; contiguous otherwise,
+            whatever the order of the packed weight.
 
     Raises:
         OperatorError: the activation is not one of the six or "none", or a slot is missing or in excess.
@@ -56,6 +59,7 @@ def im2col_conv_activation(
     value = torch.ops.aten.convolution.default(
         input, weight, bias, stride, padding, dilation, False, [0] * len(stride), groups
     )
+    value = value.contiguous(memory_format=torch.channels_last if channels_last else torch.contiguous_format)
     return activate(value, activation, params)
 
 

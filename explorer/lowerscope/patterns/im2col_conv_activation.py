@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from lowerscope.arguments import ConvSpec, arguments, aten
+from lowerscope.arguments import ConvSpec, arguments, aten, value_of
 from lowerscope.check import Check, Condition, Optional
 from lowerscope.editor import Editor
 from lowerscope.ops import category, display_name, ort_webgpu
@@ -97,6 +97,7 @@ class Im2colConvActivation(Pattern):
             spec.groups,
             activation["kind"] if activation else "none",
             activation["params"] if activation else [],
+            _in_nhwc(match.anchor),
         )
 
     def sentence(self, match: Match) -> str:
@@ -111,6 +112,12 @@ def _packed(spec: ConvSpec, edit: Editor) -> Node:
     if not edit.is_constant(weight) or not uses_im2col(spec, edit.profile):
         return weight
     return edit.constant(lambda: ohwi(edit.constant_value(weight).detach()), weight, "ohwi", "ohwi")
+
+
+def _in_nhwc(conv: Node) -> bool:
+    """Whether a convolution's result lies in memory as NHWC; its batch and its image may be of unknown size."""
+    strides = value_of(conv).stride()
+    return len(strides) == 4 and all(isinstance(strides[i], int) for i in (1, 3)) and strides[1] == 1 != strides[3]
 
 
 def _is_activation(node: Node) -> bool:

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.export import Dim
 from torch.nn import functional as F
 
 from lowerscope.arguments import ConvSpec
@@ -246,6 +247,27 @@ def test_the_packed_weight_keeps_shape_and_kind_and_survives_a_save(tmp_path):
     assert saved.constant_kind("p_conv_weight_ohwi") == "parameter"
     assert torch.equal(weight, conv.weight)
     assert weight.permute(0, 2, 3, 1).is_contiguous()
+
+
+@pytest.mark.parametrize("nhwc", ["", "input", "weight", "both"])
+@pytest.mark.parametrize("batch", ["static", "dynamic"])
+def test_the_result_lies_in_memory_as_the_convolutions_did(nhwc, batch):
+    """A packed weight lies as NHWC, which eager torch would hand on to the result, and a view behind it would fail."""
+    x, conv = torch.randn(2, 4, 6, 5), nn.Conv2d(4, 4, 3, padding=1)
+    if nhwc in ("input", "both"):
+        x = x.contiguous(memory_format=torch.channels_last)
+    if nhwc in ("weight", "both"):
+        conv = conv.to(memory_format=torch.channels_last)
+    flat = (lambda y: y.permute(0, 2, 3, 1).flatten(1, 2)) if nhwc else (lambda y: y.flatten(1))
+    shapes = {} if batch == "static" else {"shapes": {"x": {0: Dim("n", min=2, max=9)}}}
+    program = program_of(half(lambda y, s: flat(y.relu()), conv=lambda: conv, x=x, **shapes)())
+    lowering = lower(program, "ort-webgpu")
+    lowering.program.exported_program.validate()
+    (call,) = calls_of(lowering, FUSED)
+    assert call["channels_last"] is bool(nhwc)
+    assert ops_of(lowering)[-1] == "aten.view"
+    report = parity(program, lowering.program)
+    assert report.agrees, str(report)
 
 
 def test_a_weight_that_the_program_computes_is_not_packed():
