@@ -195,14 +195,23 @@ OPS_BY_KIND: dict[str, st.SearchStrategy[Op]] = {
 }
 OPS = st.sampled_from(list(OPS_BY_KIND)).flatmap(OPS_BY_KIND.__getitem__)
 
-#: What patterns look for, so that it comes up more often than chance has it: a convolution and what follows it.
+_WIDE = _ops(
+    "conv", kernel=st.just(3), padding=st.just("same"), dilation=st.just(1), groups=st.just(1), bias=_FLAG, shared=_FLAG
+)
 _FOLLOWED = st.tuples(OPS_BY_KIND["conv"], OPS_BY_KIND["norm"] | OPS_BY_KIND["add"], OPS_BY_KIND["activation"])
+#: What patterns look for, so that it comes up more often than chance has it: a convolution and what follows it. Two
+#: targets look for less than the others: their networks have more of just that.
+LOOKED_FOR: dict[str, st.SearchStrategy[tuple[Op, ...]]] = {
+    "ort-webgpu": st.tuples(_WIDE, OPS_BY_KIND["norm"] | OPS_BY_KIND["add"], OPS_BY_KIND["activation"]),
+    "ethos-u": st.tuples(OPS_BY_KIND["conv"], OPS_BY_KIND["norm"], OPS_BY_KIND["activation"]),
+}
 
 
 @st.composite
-def nets(draw: st.DrawFn) -> tuple[RandomNet, tuple[torch.Tensor]]:
-    """A network of 3 to 10 operators, in 1-D or 2-D, and its input."""
-    ops = [*draw(st.lists(OPS, max_size=4)), *draw(_FOLLOWED), *draw(st.lists(OPS, max_size=3))]
+def nets(draw: st.DrawFn, target: str = "") -> tuple[RandomNet, tuple[torch.Tensor]]:
+    """A network of 3 to 10 operators, in 1-D or 2-D, with what the target's patterns look for, and its input."""
+    followed = draw(LOOKED_FOR.get(target, _FOLLOWED))
+    ops = [*draw(st.lists(OPS, max_size=4)), *followed, *draw(st.lists(OPS, max_size=3))]
     shape = (draw(st.sampled_from([1, 1, 2])), CHANNELS, *draw(st.sampled_from([(6, 5), (6, 6), (7,)])))
     torch.manual_seed(draw(st.integers(0, 99)))
     x = torch.randn(shape)
