@@ -1,6 +1,6 @@
 """Matching every pattern of a target, against SubgraphMatcher and Inductor's matcher looking for conv + relu alone.
 
-Then the same with verdicts and without, and one explanation against matching everything.
+Then, for every target, the same with verdicts and without, and one explanation against matching everything.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from torch.fx.passes.utils.matcher_utils import SubgraphMatcher
 
 from lowerscope.check import Check, Failed
 from lowerscope.editor import Editor
-from lowerscope.lowering import Lowerer
+from lowerscope.lowering import Lowerer, Lowering
 from lowerscope.pattern import Pattern
+from lowerscope.program import Program
 from lowerscope.recipe import Recipe
 from lowerscope.stage import Stage, anchors_of
+from lowerscope.target import TARGETS, pipeline
 from lowerscope.why import why_not
 
 aten = torch.ops.aten
@@ -66,14 +68,37 @@ def inductor_pass() -> PatternMatcherPass:
     return found
 
 
+def matched_by_none(target: str, program: Program) -> tuple[Lowering, Editor, list[Pattern]]:
+    """The program in core ATen, with every pattern of the target disabled, and those patterns."""
+    lowerer = Lowerer(program)
+    patterns = [p for p in pipeline(target) if p.name != "core_aten"]
+    lowering = lowerer.lower(Recipe(target).disable(*(p.name for p in patterns)))
+    return lowering, lowerer.editor, patterns
+
+
+def verdicts_of(target: str, program: Program, rounds: int) -> None:
+    """What keeping the verdicts of all patterns of a target costs, and one explanation."""
+    lowering, editor, patterns = matched_by_none(target, program)
+    asked = [next(lowering.verdicts_of(p.name), None) for p in patterns]
+    verdict = next(v for v in asked if v is not None)
+    alone, explained = "the same matches, nothing written down", f"one explanation, of {verdict.pattern}"
+    times = interleaved(
+        {
+            alone: lambda: match_alone(editor, patterns),
+            "with verdicts": lambda: match_with_verdicts(editor, patterns),
+            explained: lambda: why_not(lowering, verdict.pattern, verdict.anchor),
+        },
+        rounds,
+    )
+    title = f"verdicts of {target}: {len(patterns)} patterns, {len(lowering.verdicts)} verdicts"
+    table(title, times, alone, {"with verdicts": "<= 3x", explained: "< 0.01x"})
+
+
 def main() -> None:
     given = options(__doc__ or "")
     program = residual_net(given.nodes, norm=False)
-    lowerer = Lowerer(program)
-    patterns = [p for p in lowerer.lower(Recipe(TARGET)).patterns if p.name != "core_aten"]
-    bare = Recipe(TARGET).disable(*(p.name for p in patterns))
-    lowering = lowerer.lower(bare)
-    graph, editor = lowering.program.graph, lowerer.editor
+    lowering, editor, patterns = matched_by_none(TARGET, program)
+    graph = lowering.program.graph
     print(f"{len(graph.nodes)} nodes, {len(patterns)} patterns")
     inductor = inductor_pass()
     one = [p for p in patterns if p.name == "conv_with_clamp"]
@@ -97,18 +122,8 @@ def main() -> None:
     table("one pattern, with verdicts", {k: times[k] for k in (told, fx, inductors)}, told, {fx: ">= 20x"})
     table("all patterns, with verdicts", {k: times[k] for k in (every, fx_every, fx)}, every, {fx_every: ">= 20x"})
 
-    anchor = next(v.anchor for v in lowering.verdicts_of("conv2d_with_epilogue"))
-    alone = "the same matches, nothing written down"
-    explained = "one explanation"
-    times = interleaved(
-        {
-            alone: lambda: match_alone(editor, patterns),
-            "with verdicts": lambda: match_with_verdicts(editor, patterns),
-            explained: lambda: why_not(lowering, "conv2d_with_epilogue", anchor),
-        },
-        given.rounds,
-    )
-    table("verdicts", times, alone, {"with verdicts": "<= 3x", explained: "< 0.01x"})
+    for target in TARGETS:
+        verdicts_of(target, program, given.rounds)
 
 
 if __name__ == "__main__":
