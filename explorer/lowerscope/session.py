@@ -52,7 +52,7 @@ class Session(Questions, Measurements):
         self._lowering = self._lowerer.lower(start, entering=entering)
         self._history: list[tuple[str, Recipe]] = [("the start", start)]
         self._place = 0
-        self._registry_version = REGISTRY.version
+        self._registry_version = self._told_version = REGISTRY.version
         self._observers: list[Callable[[], Callable[[str], None] | None]] = []
         self.revision = 0  #: grows with every change: what was measured for an older one is stale
 
@@ -82,9 +82,9 @@ class Session(Questions, Measurements):
 
     def refresh(self) -> None:
         """Lower again after a pattern was registered, redefined or removed, and tell the views."""
-        before = self.revision
-        _ = self.lowering
-        if self.revision != before:
+        _ = self.lowering  # somebody may have asked for it since, and the views have still not been told
+        if self._told_version != REGISTRY.version:
+            self._told_version = REGISTRY.version
             self._tell("the patterns have changed")
 
     def set_target(self, target: str) -> None:
@@ -255,7 +255,7 @@ class Session(Questions, Measurements):
 
     def _settle(self, lowering: Lowering, said: str) -> None:
         self._lowering = lowering
-        self._registry_version = REGISTRY.version
+        self._registry_version = self._told_version = REGISTRY.version
         self.revision += 1
         self._tell(said)
 

@@ -9,11 +9,13 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
+from IPython.core.events import EventManager, available_events
 from torch import nn
 
 import lowerscope
@@ -321,6 +323,34 @@ def test_conflicts_are_tried_in_the_background_and_flipped(browser: Browser) -> 
     assert session.patterns().loc["conv_with_clamp", "applied"] >= 1
     assert "no other match has any of them" in browser.fails("flip", pattern="fold_batch_norm")
     assert "no pattern of target vulkan" in browser.fails("flip", pattern="folds")
+
+
+def test_an_open_widget_follows_the_patterns_of_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = SimpleNamespace(events=EventManager(cast(Any, None), available_events))
+    monkeypatch.setattr("lowerscope_widgets.cells.get_ipython", lambda: shell)
+    browser = Browser(Explorer(lowerscope.Session(mixed())), monkeypatch)
+    told: list[str] = []
+    browser.explorer.session.on_change(told.append)
+    image = torch.randn(1, 4, 6, 5)
+    try:
+        pattern_from(lambda x, y: torch.relu(x + y), torch.add, [image, image], name="mine")
+        assert "mine" in browser.explorer.session.patterns().index  # who asks in the same cell does not make it miss
+        assert told == []
+        shell.events.trigger("post_run_cell", None)
+        shell.events.trigger("post_run_cell", None)
+        assert told == ["the patterns have changed"]
+        assert browser.pattern("mine")["yours"] is True
+        REGISTRY.get("mine").__class__.before = ("fold_batch_norms",)
+        REGISTRY.version += 1
+        shell.events.trigger("post_run_cell", None)
+        assert "'mine' is to run before 'fold_batch_norms'" in browser.heard[-1]["sentence"]
+    finally:
+        REGISTRY.remove("mine")
+    shell.events.trigger("post_run_cell", None)
+    assert told == ["the patterns have changed"] * 2
+    browser.explorer.close()
+    shell.events.trigger("post_run_cell", None)
+    assert shell.events.callbacks["post_run_cell"] == []
 
 
 def test_a_users_pattern_is_live_and_its_exception_a_verdict(browser: Browser) -> None:

@@ -64,6 +64,26 @@ ended = explorer._jobs.wait(20)
 time.sleep(1)
 print(ended, asked > 0, len(polls) == asked)
 """,
+    """
+@lowerscope.pattern("vulkan", after=["core_aten"], before=["conv2d_with_epilogue"])
+class Sums(lowerscope.Pattern):
+    '''a + b = b + a.'''
+    name, kind, anchors, conditions = "sums", lowerscope.Kind.FUSION, (torch.ops.aten.add.Tensor,), ()
+    def match(self, anchor, check):
+        return lowerscope.Match(anchor, (anchor,), anchor)
+    def rewrite(self, match, edit):
+        return edit.call(match.anchor.target, *reversed(match.anchor.args))
+print(session.matches("sums").verdict.tolist())
+""",
+    """
+class Sums(Sums):
+    def rewrite(self, match, edit):
+        return edit.call(torch.ops.aten.sigmoid.default, match.anchor)
+lowerscope.pattern("vulkan", before=["no_such"])(Sums)
+""",
+    """
+lowerscope.REGISTRY.remove("sums")
+""",
 ]
 
 
@@ -154,3 +174,19 @@ def test_a_search_for_what_would_match_is_stopped(widget: Widget) -> None:
     found = widget.find("suggestion", matches="true")
     found.first.wait_for(timeout=60_000)
     assert "the batch size were 1" in found.first.inner_text()
+
+
+def test_a_pattern_of_a_cell_is_there_once_the_cell_has_run(widget: Widget) -> None:
+    row = widget.find("pattern-row", pattern="sums")
+    assert row.count() == 0
+    widget.lab.run_cell(4)
+    row.wait_for()
+    assert widget.lab.output(4).strip() == "['applied']"
+    assert applied(widget, "sums") == 1
+    widget.lab.run_cell(5)  # one that cannot be put in order is said in the widget, and the cell is not at fault
+    error = widget.find("region-error", region="graph")
+    error.wait_for()
+    assert "'sums' is to run before 'no_such'" in error.inner_text()
+    widget.lab.run_cell(6)
+    row.wait_for(state="detached")
+    error.wait_for(state="detached")

@@ -31,6 +31,7 @@ from lowerscope.session import Session
 from lowerscope.target import target_of
 from lowerscope_widgets import answers, requests
 from lowerscope_widgets.bundle import bundle
+from lowerscope_widgets.cells import follow_cells
 from lowerscope_widgets.jobs import Jobs
 from lowerscope_widgets.live_reload import follow
 from lowerscope_widgets.measuring import WHAT, described, measure, polled_by
@@ -165,6 +166,7 @@ class Explorer(anywidget.AnyWidget):
         self._session = session
         self._end_watching = session.on_change(self._on_change)
         _explorers[session] = weakref.ref(self)
+        follow_cells(self)
 
     # ------------------------------------------------------------------ for Python
     @property
@@ -180,6 +182,14 @@ class Explorer(anywidget.AnyWidget):
             graph = lowering.program_at(step).graph
             found += [node for node in graph.nodes if node.name == id]
         return tuple(found)
+
+    def refresh(self) -> None:
+        """Show what the patterns make of the program as they are now: done after each cell of a notebook."""
+        if self._session is not None:
+            try:
+                self._session.refresh()
+            except LowerscopeError as error:  # a pattern that cannot be put in order, say
+                self._tell({"type": "error", "where": "graph", "sentence": sentence_of(error)})
 
     def focus(self, node: str | Node) -> None:
         """Select a node and bring it into view. UnknownNameError: there is none of that name."""
