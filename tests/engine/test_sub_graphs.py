@@ -199,7 +199,36 @@ def test_a_match_that_reaches_out_of_its_graph_is_refused_by_name(where, own):
     assert outside == (told.verdict == "near miss" and fault(told).name == "one_graph")
 
 
-def test_a_match_across_a_write_inside_is_refused_by_name(own):
+def within(kind: str, body):
+    """A function of (module, x) that computes body(x) in a sub-graph of that kind."""
+
+    def no_grad(s, x):
+        with torch.no_grad():
+            return body(x)
+
+    return {
+        "no_grad": no_grad,
+        "hints_wrapper": lambda s, x: hints_wrapper(body, (x,), {}, hints={"level": 1}),
+        "cond": lambda s, x: torch.cond(x.sum() > 0, body, lambda t: t.cos(), (x,)),
+        "while_loop": lambda s, x: torch.while_loop(
+            lambda i, _: i < 2, lambda i, x: (i + 1, body(x)), (torch.tensor(0), x)
+        ),
+        "scan": lambda s, x: scan(lambda carry, x: (body(carry) + x, x * 2), x, torch.stack([x, x.sin()]), dim=0),
+    }[kind]
+
+
+def test_in_a_hints_wrapper_too_a_match_is_applied_and_a_miss_explained(own):
+    pattern_from(lambda x, y: torch.sigmoid(x) + y, lambda x, y: y + 1 / (1 + torch.exp(-x)), [IMAGE] * 2, name="sig")
+    found = Session(capture(Of(within("hints_wrapper", lambda x: x.cos().sigmoid() + x.tanh())).eval(), (IMAGE,)))
+    assert found.why_not("sig", "hints_wrapper_body_graph_0/sigmoid").verdict == "applied"
+    assert set(found.parity().verdict) <= {"equal", "close"}
+    pattern_from(lambda x, y: torch.sigmoid(x) + torch.sin(y), torch.add, [IMAGE] * 2, name="sig")
+    missed = fault(found.why_not("sig", "hints_wrapper_body_graph_0/sigmoid"))
+    assert (missed.name, missed.node) == ("node_sin", "hints_wrapper_body_graph_0/tanh")
+
+
+@pytest.mark.parametrize("kind", ["no_grad", "hints_wrapper", "cond", "while_loop", "scan"])
+def test_a_match_across_a_write_inside_is_refused_by_name(kind, own):
     @pattern("*", before=["core_aten"])
     class Across(Pattern):
         """A relu and the sigmoid that reads it."""
@@ -210,15 +239,14 @@ def test_a_match_across_a_write_inside_is_refused_by_name(own):
             sigmoid = next(iter(anchor.users))
             return Match(anchor, (anchor, sigmoid), sigmoid)
 
-    def region(s, x):
-        with torch.no_grad():
-            y = x + 1
-            a = y.relu()
-            y.mul_(2)
-            return a.sigmoid() + y
+    def written(x):
+        y = x + 1
+        a = y.relu()
+        y.mul_(2)
+        return a.sigmoid() + y
 
     with torch.enable_grad():
-        found = Session(capture(Of(region).eval(), (IMAGE,)))
+        found = Session(capture(Of(within(kind, written)).eval(), (IMAGE,)))
     told = found.why_not("across", found.near_misses("across").anchor.item())
     path, _, name = str(fault(told).node).rpartition("/")
     assert (fault(told).name, name) == ("no_mutation_between", "mul_")

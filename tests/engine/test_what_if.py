@@ -115,7 +115,15 @@ def test_a_pattern_that_took_the_nodes():
         assert applied(other, "conv_with_clamp") == 1
 
 
-def test_a_pattern_that_could_run_first(own):
+def _off() -> Session:
+    found = session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv())
+    found.disable(EPILOGUE)
+    return found
+
+
+def _late() -> Session:
+    """A pattern of one's own that stands behind the one that takes its node."""
+
     @pattern("*", after=["core_aten"])
     class Early(Pattern):
         """relu(x) = max(x, 0)."""
@@ -130,6 +138,11 @@ def test_a_pattern_that_could_run_first(own):
 
     found = session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv())
     found.insert("early", after=EPILOGUE)
+    return found
+
+
+def test_a_pattern_that_could_run_first(own):
+    found = _late()
     says = proposals(found, "early", "relu")
     assert says[f"early runs before {EPILOGUE}"] is True
     first = next(s for s in found.what_if("early", "relu") if "runs before" in s.says)
@@ -156,6 +169,8 @@ KINDS = {
     "did not stand in between": lambda: (
         session(lambda s, x: s.conv(x).clone().relu(), torch.randn(IMAGE), conv=conv()), EPILOGUE, "conv2d",
     ),
+    "is on": lambda: (_off(), EPILOGUE, "conv2d"),
+    "runs before": lambda: (_late(), "early", "relu"),
     "is lifted": lambda: (_skipping(), EPILOGUE, "relu"),
     "is off": lambda: (
         session(lambda s, x: s.conv(x).relu(), torch.randn(IMAGE), conv=conv()), "conv_with_clamp", "conv2d",
@@ -176,7 +191,7 @@ def _skipping() -> Session:
 
 
 @pytest.mark.parametrize("says", KINDS)
-def test_a_proposal_that_was_not_seen_to_match_is_not_shown(says, monkeypatch):
+def test_a_proposal_that_was_not_seen_to_match_is_not_shown(says, monkeypatch, own):
     found, name, node = KINDS[says]()
     assert any(says in s.says for s in found.what_if(name, node))
     lowering = found.lowering
