@@ -120,6 +120,7 @@ def table(title: str, times: Mapping[str, Times], ours: str, aims: Mapping[str, 
     mine = times[ours].median
     for name, run in times.items():
         wall, cpu = run.median
-        ratio = "" if name == ours else f"{cpu / mine[1]:7.2f}x"
+        times_ours = cpu / mine[1]
+        ratio = "" if name == ours else f"{times_ours:7.4f}x" if times_ours < 0.1 else f"{times_ours:7.2f}x"
         print(f"  {name:52} {wall * 1e3:10.1f} {cpu * 1e3:10.1f} {ratio:>8}  {aims.get(name, '')}")
     sys.stdout.flush()
