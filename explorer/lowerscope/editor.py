@@ -184,4 +184,4 @@ def _stem(target: Any) -> str:
     """The op's plain name: "convolution" of aten.convolution.default."""
     schema = getattr(target, "_schema", None)
     name = schema.name.rpartition("::")[2] if schema is not None else getattr(target, "__name__", "call")
-    return re.sub(r"\W", "_", name).strip("_") or "call"
+    return re.sub(r"\W", "_", name, flags=re.ASCII).strip("_") or "call"

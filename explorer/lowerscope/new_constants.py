@@ -91,7 +91,8 @@ class ConstantAdder(GraphState):
         root = None if like is None else self.root_constant(like.name)
         kind = "constant" if root is None else self.program.constant_kind(root)
         key = self._fresh_key(suffix if like is None else f"{self._key_of(like.name)}_{suffix}")
-        name = self._fresh_name(self.graphs[""], _KIND_PREFIX[kind] + re.sub(r"\W", "_", key))
+        # ASCII, as fx has names: it would call the node otherwise than the ledger does
+        name = self._fresh_name(self.graphs[""], _KIND_PREFIX[kind] + re.sub(r"\W", "_", key, flags=re.ASCII))
         value = torch.nn.Parameter(tensor, requires_grad=False) if kind == "parameter" else tensor
         graph = self.graphs[""]
         with graph.inserting_after(like) if like is not None else graph.inserting_before(self._after_constants()):

@@ -14,6 +14,8 @@ from lowerscope.lowering import Lowerer
 from lowerscope.pattern import Match
 from lowerscope.program import Program, capture
 from lowerscope.recipe import Recipe, Skip
+from lowerscope.session import Session
+from lowerscope.why import why_not_all
 from tests.engine.nets import mixed, state_of
 
 aten = torch.ops.aten
@@ -241,3 +243,15 @@ def test_a_buffer_that_the_program_writes_to_is_no_constant():
     assert not edit.is_constant(edit.nodes["b_count"])
     with pytest.raises(RewriteError, match="is not a constant"):
         edit.constant_value(edit.nodes["b_count"])
+
+
+def test_a_constant_of_a_module_with_a_name_beyond_ascii_is_called_the_same_in_graph_and_ledger():
+    net = nn.Sequential()
+    for name in ("слой 1", "層"):
+        net.add_module(name, nn.Linear(2, 2))
+    lowering = Session(capture(net.eval(), (torch.rand(1, 2),)), "vulkan").lowering
+    made = [id for id, record in lowering.ledger.records.items() if id.endswith("_folded")]
+    assert len(made) == 2
+    assert set(made) <= {node.name for node in lowering.program.graph.nodes}
+    for id in lowering.ledger.records:
+        assert why_not_all(lowering, id)
