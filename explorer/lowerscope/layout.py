@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -203,19 +204,21 @@ def _in_process(request: str) -> str:
 
 
 def _in_child(request: str, cancelled: Callable[[], bool] | None) -> str:
-    with subprocess.Popen(
-        [sys.executable, "-c", _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        sent: str | None = request
-        while True:
-            try:
-                output, errors = child.communicate(sent, timeout=0.1)
-                break
-            except subprocess.TimeoutExpired:
-                sent = None
-                if cancelled is not None and cancelled():
-                    child.kill()
-                    raise LayoutCancelled from None
+    # a file and no pipe: `communicate` drops the rest of its input when it has timed out before all of it was read
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as given:
+        given.write(request)
+        given.seek(0)
+        with subprocess.Popen(
+            [sys.executable, "-c", _CHILD], stdin=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as child:
+            while True:
+                try:
+                    output, errors = child.communicate(timeout=0.1)
+                    break
+                except subprocess.TimeoutExpired:
+                    if cancelled is not None and cancelled():
+                        child.kill()
+                        raise LayoutCancelled from None
     if child.returncode != 0:
         last = errors.strip().splitlines()[-1:] or [f"exit code {child.returncode}"]
         raise LayoutError(f"this graph cannot be laid out ({last[0]}): collapse some modules")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -129,6 +131,14 @@ def test_a_process_that_lays_out_can_be_stopped(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(layout, "_CHILD", "import time; time.sleep(60)")
     with pytest.raises(LayoutCancelled):
         lay_out(chain(40), cancelled=lambda: True)
+
+
+def test_a_process_that_is_slow_to_start_gets_all_of_the_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "IN_PROCESS", 10)
+    monkeypatch.setattr(layout, "_CHILD", f"import time; time.sleep(0.5); {layout._CHILD}")
+    graph = chain(1500)  # more than a pipe holds
+    until = time.monotonic() + 20
+    assert len(lay_out(graph, cancelled=lambda: time.monotonic() > until).boxes) == 1500
 
 
 def test_a_process_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
