@@ -13,6 +13,7 @@ from tests.widgets.lab import Lab
 pytestmark = pytest.mark.browser
 
 PROGRAMS = [name for name, info in INFO.items() if info["cls"] == "c" and info["export"] == "ok"]
+LARGE = [name for name, info in INFO.items() if info["cls"] == "e"]
 FILES = [name for name, info in FILE_INFO.items() if info["cls"] == "c"]
 #: What the widget says of a case that is refused.
 REFUSED = {
@@ -92,6 +93,15 @@ def test_each_program_is_drawn_and_its_nodes_explained(lab: Lab) -> None:
         is_explained(page, is_right(page, name)[-2])
     assert lab.page_errors == []
     assert lab.foreign_requests == []
+
+
+def test_what_is_large_or_has_hostile_names_is_drawn(lab: Lab) -> None:
+    page = lab.open_notebook([START, *(f"case({name!r})" for name in LARGE)])
+    lab.run_cell(0)
+    for index, name in enumerate(LARGE, start=1):
+        lab.run_cell(index)
+        is_right(page, name)
+    assert lab.page_errors == []
 
 
 def test_each_file_is_drawn_or_refused_with_the_reason(lab: Lab) -> None:
