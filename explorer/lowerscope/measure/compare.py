@@ -90,7 +90,7 @@ def compare(reference: Any, value: Any, *, tolerance: float | None = None, check
         why = f"shape {list(value.shape)}, expected {list(reference.shape)}"
         return Comparison(INCOMPARABLE, why, shape_agrees=False, dtype_agrees=dtype)
     if not dtype and (check_dtype or _is_exact(reference) != _is_exact(value)):
-        why = f"dtype {_short(value.dtype)}, expected {_short(reference.dtype)}"
+        why = f"dtype {dtype_name(value.dtype)}, expected {dtype_name(reference.dtype)}"
         return Comparison(INCOMPARABLE, why, shape_agrees=True, dtype_agrees=False)
     if reference.numel() == 0:
         return _exact(reference, dtype, "0 elements compared")
@@ -305,7 +305,8 @@ def _index(position: int, shape: torch.Size) -> tuple[int, ...]:
     return tuple(reversed(index))
 
 
-def _short(dtype: torch.dtype) -> str:
+def dtype_name(dtype: torch.dtype) -> str:
+    """As it is said in a sentence: float16."""
     return str(dtype).removeprefix("torch.")
 
 

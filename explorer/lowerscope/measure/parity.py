@@ -21,6 +21,7 @@ from lowerscope.measure.compare import (
     TOLERANCES,
     Comparison,
     compare,
+    dtype_name,
 )
 from lowerscope.measure.interpreter import Cancelled, Interpreter, Run, writes_in_place
 from lowerscope.measure.lively import default_statistics, lively
@@ -177,7 +178,7 @@ class _Measurement:
             self._progress(self._done, None if self.total is None else max(self.total, self._done))
         if casting is not None and run.fallbacks and casting.dtype is self.report.dtype:
             self._note(
-                f"{len(run.fallbacks)} nodes of {program.name} have no {_short(casting.dtype)} kernel and were computed "
+                f"{len(run.fallbacks)} nodes of {program.name} have no {dtype_name(casting.dtype)} kernel and were computed "
                 f"in their own dtype and rounded, {run.fallbacks[0]} the first"
             )
         return run
@@ -241,7 +242,7 @@ class _Measurement:
                     row.verdict, row.why = CLOSE, join([after.why, "no further from float32 than the original is"])
                 elif compare(old[name][1], new[name][1], tolerance=tolerance).agrees:
                     row.verdict, row.as_bad = CLOSE, True
-                    row.why = join([after.why, f"and so is the original, which {_short(low)} serves badly"])
+                    row.why = join([after.why, f"and so is the original, which {dtype_name(low)} serves badly"])
             self._add(row)
 
     def _pairs(self, reference: Run, other: Run, batch: Batch, low: torch.dtype | None) -> dict[str, tuple[Any, Any]]:
@@ -296,7 +297,7 @@ class _Measurement:
     def _see_flips(self, reference: Run, original: Run, lowered: Run) -> None:
         where = ("before", "after")
         if self.report.dtype is not None:
-            dtype = _short(self.report.dtype)
+            dtype = dtype_name(self.report.dtype)
             for flip in flips(self._before, reference.entered, original.entered, ("in float32", f"in {dtype}")):
                 self._note(f"the original itself takes another way in {dtype}: {flip.clause}")
             where = ("in float32 before", f"in {dtype} after")
@@ -310,7 +311,7 @@ class _Measurement:
     def _say_overflow(self, run: Run) -> None:
         if run.nonfinite is not None:
             node, op = run.nonfinite
-            dtype = _short(self.report.dtype) if self.report.dtype else "its own dtype"
+            dtype = dtype_name(self.report.dtype) if self.report.dtype else "its own dtype"
             self._note(f"in {dtype} the original is not finite inside: first at {op}, node {node}")
 
     def _say_aliases(self, reference: Run, lowered: Run) -> None:
@@ -347,8 +348,4 @@ def _is_float(value: Any) -> bool:
 
 
 def _dtype(value: Any) -> str:
-    return _short(value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+    return dtype_name(value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__

@@ -17,6 +17,7 @@ from lowerscope.measure.compare import (
     INCOMPARABLE,
     NONDETERMINISTIC,
     Comparison,
+    dtype_name,
     ratio,
     sqnr,
 )
@@ -159,7 +160,7 @@ class ParityReport:
                 return "Same numbers."
             bad = next((row.output for row in self.rows if row.as_bad), None)
             alike = "" if bad is None else f" as the original has, which are far from its float32 ones in {bad}"
-            return f"Same numbers in {_short(self.dtype)}{alike}."
+            return f"Same numbers in {dtype_name(self.dtype)}{alike}."
         if verdict == NONDETERMINISTIC:
             return f"The reference disagrees with itself in {row.output}: {row.why}."
         if verdict == INCOMPARABLE:
@@ -227,7 +228,3 @@ def _is_kind(row: ParityRow) -> bool:
 
 def _largest(a: float, b: float) -> float:
     return math.nan if math.isnan(a) or math.isnan(b) else max(a, b)
-
-
-def _short(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

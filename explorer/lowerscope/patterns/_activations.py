@@ -11,11 +11,33 @@ import torch
 from torch.fx import Node
 
 from lowerscope.arguments import arguments
+from lowerscope.check import Check
+from lowerscope.ops import display_name
 
 aten = torch.ops.aten
 
 #: ops that hold a value between two bounds; `clamp.Tensor` is among them so that its bounds can be named as the fault
 CLAMPING = (aten.relu.default, aten.hardtanh.default, aten.clamp.default, aten.clamp.Tensor)
+
+
+def clamping_reader(node: Node) -> Node | None:
+    """The first reader of a node that is one of `CLAMPING`."""
+    return next((user for user in sorted(node.users) if user.target in CLAMPING), None)
+
+
+def clamp_follows(check: Check, name: str, before: Node) -> Node:
+    """The condition `name`: one of `CLAMPING` reads `before`; returns it. At fault is what reads it instead."""
+    found = clamping_reader(before)
+    follower = found or min(before.users, default=before)
+    check.follows(
+        name,
+        found is not None,
+        at=follower,
+        expected="relu, hardtanh or clamp",
+        actual="a graph output" if follower.op == "output" else display_name(follower.target),
+    )
+    assert found is not None
+    return found
 
 
 @dataclass(frozen=True, slots=True)

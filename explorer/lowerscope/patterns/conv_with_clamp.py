@@ -8,9 +8,9 @@ from torch.fx import Node
 from lowerscope.arguments import ConvSpec, arguments
 from lowerscope.check import Check, Condition, Optional
 from lowerscope.editor import Editor
-from lowerscope.ops import display_name, vulkan
+from lowerscope.ops import vulkan
 from lowerscope.pattern import Kind, Match, Part, Pattern, pattern
-from lowerscope.patterns._activations import CLAMPING, Bounds
+from lowerscope.patterns._activations import Bounds, clamp_follows
 from lowerscope.patterns._weights import PACKED, computed
 from lowerscope.quantized import is_dequantize
 
@@ -52,17 +52,7 @@ class ConvWithClamp(Pattern):
         check.one_of("dimensions", spec.dims, (1, 2), at=anchor)
         squeeze = check.optional("squeeze", self._squeeze, check, spec)
         before = squeeze.nodes[0] if squeeze else anchor
-        readers = sorted(before.users)
-        found = next((user for user in readers if user.target in CLAMPING), None)
-        follower = readers[0] if readers else anchor
-        check.follows(
-            "clamp_follows",
-            found is not None,
-            at=found or follower,
-            expected="relu, hardtanh or clamp",
-            actual="a graph output" if follower.op == "output" else display_name((found or follower).target),
-        )
-        assert found is not None
+        found = clamp_follows(check, "clamp_follows", before)
         check.one_user("one_user", before, wanted=found)
         varying = computed(check, spec.weight, spec.bias)
         check.that(

@@ -15,7 +15,7 @@ from lowerscope.check import Check, Condition, Either, Optional
 from lowerscope.editor import Editor
 from lowerscope.ops import display_name
 from lowerscope.pattern import Kind, Match, Part, Pattern, pattern
-from lowerscope.patterns._activations import CLAMPING, Bounds
+from lowerscope.patterns._activations import Bounds, clamp_follows, clamping_reader
 from lowerscope.patterns._weights import PACKED, computed
 from lowerscope.support.xnnpack import CONVOLUTION_DIMS
 
@@ -81,7 +81,7 @@ class FuseActivation(Pattern):
 
     def is_anchor(self, node: Node) -> bool:
         # an operator that has its range is of interest again only where another activation is stacked on it
-        return node.target in _RANGED or _clamping_reader(node) is not None or _view_of(node) is not None
+        return node.target in _RANGED or clamping_reader(node) is not None or _view_of(node) is not None
 
     def match(self, anchor: Node, check: Check) -> Match | None:
         view = None
@@ -92,16 +92,7 @@ class FuseActivation(Pattern):
         elif anchor.target in _PRODUCTS:
             view = check.optional("view", self._view, check, anchor)
         before = view.nodes[0] if view else anchor
-        found = _clamping_reader(before)
-        follower = min(before.users, default=anchor)
-        check.follows(
-            "activation_follows",
-            found is not None,
-            at=found or follower,
-            expected="relu, hardtanh or clamp",
-            actual="a graph output" if follower.op == "output" else display_name((found or follower).target),
-        )
-        assert found is not None
+        found = clamp_follows(check, "activation_follows", before)
         check.one_user("one_user", before, wanted=found)
         given = arguments(anchor)
         factors = [given[name] for name in ("alpha", "beta") if name in given]
@@ -195,13 +186,9 @@ def _one_or_all(factors: Sequence[Any]) -> Any:
     return factors[0] if len(factors) == 1 else tuple(factors)
 
 
-def _clamping_reader(node: Node) -> Node | None:
-    return next((user for user in sorted(node.users) if user.target in CLAMPING), None)
-
-
 def _view_of(product: Node) -> Node | None:
     """The view behind a matrix product on which an activation is applied."""
     if product.target not in _PRODUCTS:
         return None
     views = (u for u in sorted(product.users) if u.target is aten.view.default)
-    return next((v for v in views if _clamping_reader(v) is not None), None)
+    return next((v for v in views if clamping_reader(v) is not None), None)
