@@ -2,6 +2,7 @@
  * A network made up for tests and screenshots: columns of blocks y = relu(conv(x) + s * x), most of which a pattern takes.
  * In `detail.1` the addition has alpha = 2, which is the near miss; in `detail.2` the relu is skipped.
  */
+import { CATEGORIES } from "../src/canvas/theme";
 import type { PatternRow, SceneHeader } from "../src/protocol";
 import { SceneWriter } from "./columns";
 
@@ -17,19 +18,7 @@ export interface Wanted {
   hostile?: string;
 }
 
-export const CATEGORIES = [
-  "conv",
-  "matmul",
-  "arithmetic",
-  "activation",
-  "norm",
-  "shape",
-  "resample",
-  "quant",
-  "constant",
-  "other",
-];
-export const VERDICTS: SceneHeader["verdicts"] = [
+const VERDICTS: SceneHeader["verdicts"] = [
   "applied",
   "declined",
   "skipped",
@@ -45,7 +34,7 @@ const ROW = 40;
 const NODE = 24;
 const GAP = 16;
 
-export function patternRows(matched: number, near: number, enabled: ReadonlySet<string> | undefined): PatternRow[] {
+function patternRows(matched: number, near: number, enabled: ReadonlySet<string> | undefined): PatternRow[] {
   const of = (
     name: string,
     color: number,

@@ -12,7 +12,7 @@ function prefersStill(): boolean {
   return matchMedia("(prefers-reduced-motion: reduce)").matches;
 }
 
-export function ease(t: number): number {
+function ease(t: number): number {
   return t < 0.5 ? 4 * t ** 3 : 1 - (-2 * t + 2) ** 3 / 2;
 }
 

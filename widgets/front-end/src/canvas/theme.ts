@@ -31,7 +31,7 @@ export interface Theme {
   categories: Record<string, Fill>;
 }
 
-const CATEGORIES = [
+export const CATEGORIES = [
   "conv",
   "matmul",
   "arithmetic",

@@ -110,6 +110,15 @@ function Operators(): JSX.Element {
   );
 }
 
+/** A column of numbers that the engine has written, in which an empty one is a dash. */
+const written = <K extends string>(name: K, title: string): ColumnOf<Record<K, string>> => ({
+  name,
+  title,
+  right: true,
+  value: (row) => numeric(row[name]),
+  show: (row) => row[name] || "–",
+});
+
 const OUTPUTS: ColumnOf<Parity["outputs"][number]>[] = [
   { name: "name", title: "output", value: (row) => row.name, show: (row) => <Name text={row.name} /> },
   {
@@ -131,42 +140,12 @@ const OUTPUTS: ColumnOf<Parity["outputs"][number]>[] = [
       </span>
     ),
   },
-  {
-    name: "sqnr_db",
-    title: "SQNR dB",
-    right: true,
-    value: (row) => numeric(row.sqnr_db),
-    show: (row) => row.sqnr_db || "–",
-  },
-  {
-    name: "max_abs",
-    title: "max abs",
-    right: true,
-    value: (row) => numeric(row.max_abs),
-    show: (row) => row.max_abs || "–",
-  },
+  written("sqnr_db", "SQNR dB"),
+  written("max_abs", "max abs"),
   { name: "where", title: "where", show: (row) => <span class="ls-mono">{row.where}</span> },
-  {
-    name: "p99_abs",
-    title: "p99 abs",
-    right: true,
-    value: (row) => numeric(row.p99_abs),
-    show: (row) => row.p99_abs || "–",
-  },
-  {
-    name: "norm_l2",
-    title: "norm. L2",
-    right: true,
-    value: (row) => numeric(row.norm_l2),
-    show: (row) => row.norm_l2 || "–",
-  },
-  {
-    name: "oracle_ratio",
-    title: "fp64 ratio",
-    right: true,
-    value: (row) => numeric(row.oracle_ratio),
-    show: (row) => row.oracle_ratio || "–",
-  },
+  written("p99_abs", "p99 abs"),
+  written("norm_l2", "norm. L2"),
+  written("oracle_ratio", "fp64 ratio"),
 ];
 
 function ParityTable(): JSX.Element {
@@ -224,20 +203,8 @@ function ByStep(): JSX.Element {
       },
     },
     { name: "node", title: "at", value: (row) => row.node, show: (row) => <NodeLink node={row.node} /> },
-    {
-      name: "isolated",
-      title: "this step alone",
-      right: true,
-      value: (row) => numeric(row.isolated),
-      show: (row) => row.isolated,
-    },
-    {
-      name: "propagated",
-      title: "all steps up to here",
-      right: true,
-      value: (row) => numeric(row.propagated),
-      show: (row) => row.propagated,
-    },
+    written("isolated", "this step alone"),
+    written("propagated", "all steps up to here"),
     {
       name: "guilt",
       title: "share of the error",
