@@ -29,6 +29,21 @@ class Of(nn.Module):
         return self._function(self, *args)
 
 
+class Named(nn.Module):
+    """A convolution and a relu in a module of each name."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__()
+        self._names = names
+        for name in names:
+            self.add_module(name, nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for name in self._names:
+            x = getattr(self, name)(x)
+        return x
+
+
 class Mixed(nn.Module):
     """What every stage finds something in: batch norms, an in-place relu, 1-D and 2-D convolutions, a scaled skip,
     hardswish, a tied weight, and a region of its own."""

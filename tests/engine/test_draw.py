@@ -11,7 +11,6 @@ from pathlib import Path
 import networkx as nx
 import pytest
 import torch
-from torch import nn
 
 from lowerscope.draw import NO_DOT, to_graphviz, to_networkx
 from lowerscope.errors import UnknownNameError
@@ -20,8 +19,10 @@ from lowerscope.program import capture
 from lowerscope.recipe import Recipe
 from lowerscope.scene import make_scene
 from lowerscope.svg import to_svg
-from tests.engine.nets import mixed
+from tests.engine.nets import Named, mixed
 
+#: of any kind
+NAMES = ("<script>alert(1)</script>", 'quo"te', "x" * 5000, "nul\x00 and \x1b", "\u202ertl")
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -58,24 +59,8 @@ def test_a_picture_with_too_many_boxes_draws_the_modules_only(lowering: Lowering
     assert any(re.fullmatch(r"\d+ nodes, not drawn", text) for text in texts(svg))
 
 
-class Named(nn.Module):
-    """Modules with names of any kind."""
-
-    NAMES = ("<script>alert(1)</script>", 'quo"te', "x" * 5000, "nul\x00 and \x1b", "\u202ertl")
-
-    def __init__(self) -> None:
-        super().__init__()
-        for name in self.NAMES:
-            self.add_module(name, nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU()))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for name in self.NAMES:
-            x = getattr(self, name)(x)
-        return x
-
-
 def test_names_of_any_kind_are_text_in_pictures() -> None:
-    named = lower(capture(Named().eval(), (torch.rand(1, 2, 4, 4),), name="<b>&"), "vulkan")
+    named = lower(capture(Named(*NAMES).eval(), (torch.rand(1, 2, 4, 4),), name="<b>&"), "vulkan")
     svg = to_svg(make_scene(named), 0)
     assert "<script" not in svg
     assert "<script>alert(1)</script>" in texts(svg), "it is well-formed, and the name is there as text"

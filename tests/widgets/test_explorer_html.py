@@ -11,14 +11,13 @@ import torch
 from IPython.core.error import UsageError
 from IPython.core.interactiveshell import InteractiveShell
 from playwright.sync_api import Browser, Page
-from torch import nn
 
 import lowerscope
 from lowerscope.scene import make_scene
 from lowerscope_widgets import Explorer
 from lowerscope_widgets.html_export import record, request_key, to_html
 from lowerscope_widgets.static_view import static_html, static_text
-from tests.engine.nets import mixed
+from tests.engine.nets import Named, mixed
 
 EPILOGUE = "conv2d_with_epilogue"
 
@@ -114,23 +113,12 @@ def test_a_recording_without_room_says_so(session: lowerscope.Session) -> None:
     assert 2 <= len(replies) < len(session.lowering.ledger.records)
 
 
-class Named(nn.Module):
-    NAMES = ("<img src=x onerror=hacked=1>", "</script><script>hacked=1</script>", "x" * 3000, "\u202ertl")
-
-    def __init__(self) -> None:
-        super().__init__()
-        for name in self.NAMES:
-            self.add_module(name, nn.Sequential(nn.Conv2d(2, 2, 1), nn.ReLU()))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        for name in self.NAMES:
-            x = getattr(self, name)(x)
-        return x
+HOSTILE = ("<img src=x onerror=hacked=1>", "</script><script>hacked=1</script>", "x" * 3000, "\u202ertl")
 
 
 @pytest.fixture(scope="module")
 def hostile() -> lowerscope.Session:
-    module = Named().eval()
+    module = Named(*HOSTILE).eval()
     return lowerscope.Session(lowerscope.capture(module, (torch.rand(1, 2, 4, 4),), name="</script><b>"))
 
 

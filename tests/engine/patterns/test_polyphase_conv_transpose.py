@@ -181,28 +181,18 @@ def sets(dims):
     return st.lists(one, min_size=30, max_size=30)
 
 
+@pytest.mark.parametrize("depthwise", [False, True], ids=["dense", "depthwise"])
 @settings(max_examples=10)
 @given(sets(1))
-def test_numbers_dense_1d(drawn):
-    sweep(drawn, depthwise=False)
+def test_numbers_1d(depthwise, drawn):
+    sweep(drawn, depthwise)
 
 
-@settings(max_examples=10)
-@given(sets(2))
-def test_numbers_dense_2d(drawn):
-    sweep(drawn, depthwise=False)
-
-
-@settings(max_examples=10)
-@given(sets(1))
-def test_numbers_depthwise_1d(drawn):
-    sweep(drawn, depthwise=True)
-
-
+@pytest.mark.parametrize("depthwise", [False, True], ids=["dense", "depthwise"])
 @settings(max_examples=8)
 @given(sets(2))
-def test_numbers_depthwise_2d(drawn):
-    sweep(drawn, depthwise=True)
+def test_numbers_2d(depthwise, drawn):
+    sweep(drawn, depthwise)
 
 
 def test_the_rules_by_their_formulas():
