@@ -71,8 +71,8 @@ def mul(input: torch.Tensor, other: torch.Tensor, shift: int) -> torch.Tensor:
 
 @register(NAMESPACE, "add(Tensor input, Tensor other) -> Tensor", display="tosa.ADD", category="arithmetic")
 def add(input: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-    """The int32 sum of two shapes that broadcast. TOSA leaves an overflow open: who builds the graph refuses it
-    (`tosa_scale.add_overflows`); here it wraps.
+    """The int32 sum of two shapes that broadcast. TOSA leaves an overflow open: who builds the graph keeps
+    the operands small enough; here it wraps.
 
     Raises:
         OperatorError: an operand is not int32.

@@ -98,8 +98,3 @@ def rescale_unpredictable(low: int, high: int, multiplier: int, shift: int, inpu
                 f"the centred value {value - input_zp} lies outside [{-bound}, {bound}), which shift {shift} asks for"
             )
     return None
-
-
-def add_overflows(a: tuple[int, int], b: tuple[int, int]) -> bool:
-    """Whether an int32 ADD of values in the ranges `a` and `b`, both ends included, can leave int32."""
-    return a[0] + b[0] < INT32_MIN or a[1] + b[1] > INT32_MAX

@@ -28,11 +28,6 @@ class AffineMap:
     given: list[int]
 
     @property
-    def is_affine(self) -> bool:
-        """Whether the map is the nearest integer-affine one at every code that occurs."""
-        return not self.breaks
-
-    @property
     def is_identity(self) -> bool:
         """Whether every code that occurs maps to itself."""
         return all(self.values[code + 128] == code for code in self.given)
