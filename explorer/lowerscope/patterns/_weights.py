@@ -9,12 +9,14 @@ from torch.fx import Node
 from lowerscope.check import Check
 from lowerscope.partition_graph import keeps_constant
 
-PACKED = "weights are packed before the program runs"
 
-
-def computed(check: Check, *weights: Any) -> Node | None:
-    """The first of `weights` that is no constant, no constant merely transposed or dequantized, and not left out."""
-    return next((w for w in weights if isinstance(w, Node) and not check.is_constant(_source(check, w))), None)
+def are_constants(check: Check, name: str, anchor: Node, *weights: Any) -> None:
+    """The condition `name`: each of `weights` is a constant, one merely transposed or dequantized, or left out."""
+    computed = next((w for w in weights if isinstance(w, Node) and not check.is_constant(_source(check, w))), None)
+    check.that(
+        name, computed is None, at=computed or anchor, expected="constants", actual=computed or "constants",
+        because="weights are packed before the program runs",
+    )  # fmt: skip
 
 
 def _source(check: Check, weight: Any) -> Any:

@@ -11,7 +11,7 @@ from lowerscope.editor import Editor
 from lowerscope.ops import vulkan
 from lowerscope.pattern import Kind, Match, Part, Pattern, pattern
 from lowerscope.patterns._activations import Bounds, clamp_follows
-from lowerscope.patterns._weights import PACKED, computed
+from lowerscope.patterns._weights import are_constants
 from lowerscope.quantized import is_dequantize
 
 aten = torch.ops.aten
@@ -54,11 +54,7 @@ class ConvWithClamp(Pattern):
         before = squeeze.nodes[0] if squeeze else anchor
         found = clamp_follows(check, "clamp_follows", before)
         check.one_user("one_user", before, wanted=found)
-        varying = computed(check, spec.weight, spec.bias)
-        check.that(
-            "constant_weights", varying is None, at=varying or anchor, expected="constants", actual=varying or "constants",
-            because=PACKED,
-        )  # fmt: skip
+        are_constants(check, "constant_weights", anchor, spec.weight, spec.bias)
         bounds = Bounds.of(found)
         worked_out = next(bounds.computed(), None)
         check.that("bounds_literal", worked_out is None, at=worked_out or found, expected="numbers", actual=worked_out)

@@ -16,7 +16,7 @@ from lowerscope.editor import Editor
 from lowerscope.ops import display_name
 from lowerscope.pattern import Kind, Match, Part, Pattern, pattern
 from lowerscope.patterns._activations import Bounds, clamp_follows, clamping_reader
-from lowerscope.patterns._weights import PACKED, computed
+from lowerscope.patterns._weights import are_constants
 from lowerscope.support.xnnpack import CONVOLUTION_DIMS
 
 _own = torch.ops.lowerscope_xnnpack
@@ -104,11 +104,7 @@ class FuseActivation(Pattern):
             "floating_point", dtype is not None and dtype.is_floating_point, at=anchor, expected="floating-point",
             actual=str(dtype),
         )  # fmt: skip
-        varying = computed(check, *_weights(anchor))
-        check.that(
-            "constant_weights", varying is None, at=varying or anchor, expected="constants", actual=varying or "constants",
-            because=PACKED,
-        )  # fmt: skip
+        are_constants(check, "constant_weights", anchor, *_weights(anchor))
         bounds = Bounds.of(found)
         worked_out = next(bounds.computed(), None)
         given = worked_out if worked_out is not None else (bounds.low, bounds.high)
