@@ -280,3 +280,84 @@ def test_split_panes_share_the_selection_through_provenance_and_pan_together(wid
     assert b is not None
     assert abs((a["x"] - left["x"]) - (b["x"] - right["x"])) < 2
     assert abs(a["y"] - b["y"]) < 2
+
+
+def test_in_split_a_selection_on_one_side_brings_what_stands_for_it_into_view_on_the_other(widget: Widget) -> None:
+    widget.view("split")
+    panes = widget.root.locator(".ls-pane")
+    widget.until(lambda: panes.count() == 2)
+    [made] = lineage(widget, CONV, "scene.lastStep")
+    origins = lineage(widget, made, "0")
+    assert CONV in origins
+    assert len(origins) > 2
+
+    def inside(side: int, node: str) -> bool:
+        """Whether a node is drawn in a pane, and all of it lies within the pane."""
+        pane = panes.nth(side).bounding_box()
+        item = panes.nth(side).locator(f'.ls-mirror [data-node-id="{node}"]')
+        box = item.bounding_box() if item.count() else None
+        return (
+            pane is not None
+            and box is not None
+            and pane["y"] <= box["y"]
+            and box["y"] + box["height"] <= pane["y"] + pane["height"]
+            and pane["x"] <= box["x"]
+            and box["x"] + box["width"] <= pane["x"] + pane["width"]
+        )
+
+    def middle(side: int, node: str) -> tuple[float, float]:
+        box = at_rest(panes.nth(side).locator(f'.ls-mirror [data-node-id="{node}"]').bounding_box, widget.page)
+        assert box is not None
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    def select(side: int, node: str, others: list[str]) -> None:
+        """Drag the graph until a node is at the edge beyond which one of the others lies, and click the node."""
+        widget.keys("0")
+        widget.travel(CONV)
+        widget.keys("Escape")
+        pane, other_pane = panes.nth(side).bounding_box(), panes.nth(1 - side).bounding_box()
+        assert pane is not None
+        assert other_pane is not None
+        here = middle(side, node)
+        ways = [
+            (x - other_pane["x"] + pane["x"] - here[0], y - here[1])
+            for x, y in (middle(1 - side, other) for other in others)
+        ]
+        dx, dy = max(ways, key=lambda way: max(map(abs, way)))
+        x, y = here
+        if abs(dx) > abs(dy):
+            x = pane["x"] + pane["width"] - 48 if dx > 0 else pane["x"] + 48
+        else:
+            y = pane["y"] + pane["height"] - 48 if dy > 0 else pane["y"] + 60
+        ground = widget.ground()
+        widget.page.mouse.move(*ground)
+        widget.page.mouse.down()
+        widget.page.mouse.move(ground[0] + x - here[0], ground[1] + y - here[1], steps=5)
+        widget.page.mouse.up()
+        widget.until(lambda: not all(inside(1 - side, other) for other in others))
+        calm = widget.picture(1, pane=1 - side)
+        x, y = middle(side, node)
+        widget.page.mouse.click(x, y)
+        widget.until(lambda: widget.state("selected") == [node])
+        widget.until(lambda: all(inside(1 - side, other) for other in others))
+        widget.until(lambda: widget.picture(1, pane=1 - side) != calm)  # they are ringed
+
+    select(0, CONV, [made])
+    select(1, made, origins)
+
+
+def lineage(widget: Widget, node: str, step: str) -> list[str]:
+    """What is drawn at a step of what a node became or came from, by the steps that took and made it."""
+    return widget.root.evaluate(
+        """(root, [node, step]) => {
+          const scene = root.lowerscope.scene(), last = step === '0' ? 0 : scene.lastStep, seen = new Set([scene.nodeRow(node)]);
+          for (const row of seen)
+            for (let i = 1; i <= scene.lastStep; i++) {
+              const [from, to] = last ? [scene.stepTaken(i), scene.stepMade(i)] : [scene.stepMade(i), scene.stepTaken(i)];
+              if ([...from].includes(row)) for (const other of to) seen.add(other);
+            }
+          return [...seen].filter((row) => scene.nodeAlive(row, last) && scene.nodeVisible(row) && scene.nodes.kind[row] === 0)
+            .map((row) => scene.nodes.id(row));
+        }""",
+        [node, step],
+    )

@@ -70,12 +70,9 @@ export class Framing {
       box.y0 >= window.y0 + inset &&
       box.y1 <= window.y1 - inset;
     if (inView && (!always || camera.zoom >= 0.6)) return;
-    const target = new Camera();
-    // From afar a node cannot be read: come nearer.
-    target.zoom = always ? Math.max(camera.zoom, READABLE) : camera.zoom;
-    target.x = (box.x0 + box.x1) / 2 - pane.width / 2 / target.zoom;
-    target.y = (box.y0 + box.y1) / 2 - height / 2 / target.zoom;
-    this.#glide(target);
+    // From afar a node cannot be read: come nearer, but in Split not past what stands for it on the other side.
+    const zoom = always ? Math.max(camera.zoom, READABLE) : camera.zoom;
+    this.#glide(Camera.fitting(box, pane.width, height, 40, zoom));
   }
 
   /** The first look: as wide as fits at a readable size, from the top. False while there is nothing to look at. */

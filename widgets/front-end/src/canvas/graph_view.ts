@@ -143,7 +143,8 @@ export class GraphView {
       this.#explaining = requestAnimationFrame(() => this.#framing.explanation(this.store.state));
     }
     const [first] = state.selected;
-    if (selectionChanged && first !== undefined && state.width === "narrow") this.#framing.centre(first);
+    if (selectionChanged && first !== undefined && (state.width === "narrow" || state.view === "split"))
+      this.#framing.centre(first);
     const steps =
       state.step !== before.step &&
       (state.teaching || state.playing || (state.view === "split" && before.view === "split"));
