@@ -16,6 +16,10 @@ CONV = "conv2d_3"  # in body.1.0, one of eight
 
 @pytest.fixture(autouse=True)
 def at_the_start(widget: Widget) -> None:
+    start(widget)
+
+
+def start(widget: Widget) -> None:
     """Before, two levels open, nothing selected, the whole graph in view."""
     widget.root.evaluate(
         """(root) => {
