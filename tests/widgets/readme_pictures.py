@@ -14,7 +14,7 @@ from tests.widgets.lab import THEMES, Lab, LabServer, launch_chromium
 
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "notebooks" / "pictures"
-SIZE = (1180, 820)
+SIZE = (1090, 820)
 MOST_BYTES = 150_000
 
 CELL = f"""
