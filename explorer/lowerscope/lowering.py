@@ -368,7 +368,7 @@ def _skipper(editor: Editor, skips: Sequence[Skip]) -> Callable[[str, Node], str
         for member in dict.fromkeys((id, *line)):
             record = ledger.records[member]
             for skip in plain:
-                if _covers(skip, record):
+                if covers(skip, record):
                     return str(skip)
         return None
 
@@ -380,7 +380,8 @@ def _skipper(editor: Editor, skips: Sequence[Skip]) -> Callable[[str, Node], str
     return skipped
 
 
-def _covers(skip: Skip, record: Any) -> bool:
+def covers(skip: Skip, record: NodeRecord) -> bool:
+    """Whether a node (by its record) is what a skip names."""
     if skip.node is not None and record.id != skip.node:
         return False
     if skip.module is not None and not skip.covers_module(record.module):

@@ -18,7 +18,7 @@ from lowerscope.columns import Strings, floats, ints, pack, small
 from lowerscope.folding import OPEN, Folded, Folding
 from lowerscope.labels import shortened
 from lowerscope.ledger import Ledger, NodeRecord
-from lowerscope.lowering import Lowering
+from lowerscope.lowering import Lowering, covers
 from lowerscope.memory import no_garbage_collection
 from lowerscope.module_tree import ModuleTree
 from lowerscope.ops import CATEGORIES
@@ -371,6 +371,6 @@ def _covered(lowering: Lowering) -> Callable[[NodeRecord], bool] | None:
         if record.op in ("placeholder", "output"):
             return False
         line = ledger.origin(record.id) if record.id in ledger.parents else ()
-        return any(words.covers(skip, ledger.records[id]) for id in (record.id, *line) for skip in plain)
+        return any(covers(skip, ledger.records[id]) for id in (record.id, *line) for skip in plain)
 
     return covered

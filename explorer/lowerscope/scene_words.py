@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowerscope.labels import shortened
-from lowerscope.lowering import Lowering
-from lowerscope.measure.counts import op_name
+from lowerscope.lowering import Lowering, covers
 from lowerscope.ops import CATEGORIES
 from lowerscope.pattern import Pattern
 from lowerscope.recipe import Skip
@@ -121,15 +120,6 @@ def skip_chips(lowering: Lowering) -> list[dict[str, Any]]:
             }
         )
     return chips
-
-
-def covers(skip: Skip, record: Any) -> bool:
-    """Whether a node (by its record) is what a skip names."""
-    if skip.node is not None and record.id != skip.node:
-        return False
-    if skip.module is not None and not skip.covers_module(record.module):
-        return False
-    return skip.op is None or (record.op == "call_function" and skip.covers_op(op_name(record.target)))
 
 
 def profile_fields(lowering: Lowering) -> list[dict[str, Any]]:

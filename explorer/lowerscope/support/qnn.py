@@ -5,17 +5,22 @@ from __future__ import annotations
 import torch
 
 from lowerscope.ops import xnnpack
-from lowerscope.support.table import FLOATING, QUANTIZED, Site, Support, Table, constant_weights, not_empty, ops, own
+from lowerscope.support.table import (
+    FLOATING,
+    QUANTIZED,
+    Support,
+    Table,
+    constant_weights,
+    not_empty,
+    ops,
+    own,
+    static_sizes,
+)
 
 _INTEGERS = frozenset({torch.int32, torch.int64})
 _BOOL = frozenset({torch.bool})
 _NUMBERS = FLOATING | QUANTIZED | _INTEGERS
 _ANYTHING = _NUMBERS | _BOOL
-
-
-def _static(site: Site) -> str | None:
-    symbolic = next((s for _, t in site.tensors() for s in t.shape if not isinstance(s, int)), None)
-    return None if symbolic is None else f"a size is not known ahead of time: {symbolic}"
 
 
 TABLE = Table(
@@ -51,5 +56,5 @@ TABLE = Table(
         ),
         Support(own(xnnpack.to_nhwc, xnnpack.to_nchw), inputs=_ANYTHING),
     ),
-    common=(not_empty, _static),
+    common=(not_empty, static_sizes),
 )  # fmt: skip

@@ -160,6 +160,12 @@ def one_dtype(site: Site) -> str | None:
     return f"its inputs are of several dtypes: {_listed(found)}" if len(found) > 1 else None
 
 
+def static_sizes(site: Site) -> str | None:
+    """No size of what it reads and gives is a symbol."""
+    symbolic = next((s for _, t in site.tensors() for s in t.shape if not isinstance(s, int)), None)
+    return None if symbolic is None else f"a size is not known ahead of time: {symbolic}"
+
+
 def not_empty(site: Site) -> str | None:
     """No input has a size of 0."""
     empty = next(

@@ -19,6 +19,7 @@ from lowerscope.support.table import (
     only_values,
     ops,
     own,
+    static_sizes,
     unscaled,
 )
 
@@ -41,11 +42,6 @@ def _numbers(name: str):
         return f"its {name} is not known ahead of time: {', '.join(symbolic)}" if symbolic else None
 
     return limit
-
-
-def _static(site: Site) -> str | None:
-    symbolic = next((s for _, t in site.tensors() for s in t.shape if not isinstance(s, int)), None)
-    return None if symbolic is None else f"a size is not known ahead of time: {symbolic}"
 
 
 def _last_dim(site: Site) -> str | None:
@@ -147,9 +143,9 @@ TABLE = Table(
         Support(ops("max.dim"), outputs=FLOATING | {torch.int64}, limits=(only_values,)),
         Support(ops("mean.dim"), limits=(_pooled_mean,)),
         Support(ops("_softmax"), limits=(_last_dim,)),
-        Support(ops("upsample_bilinear2d.vec"), limits=(_static,)),
+        Support(ops("upsample_bilinear2d.vec"), limits=(static_sizes,)),
         Support(ops("cat"), limits=(_several,)),
-        Support(ops("slice.Tensor"), limits=(_stride_1, _static)),
+        Support(ops("slice.Tensor"), limits=(_stride_1, static_sizes)),
         Support(ops("constant_pad_nd"), limits=(_no_cropping,)),
         Support(ops("view"), limits=(_numbers("size"),)),
         Support(ops("permute")),
