@@ -275,4 +275,4 @@ def _described(call: Node) -> str:
 
 def _name_of(where: Where) -> str:
     name = getattr(where, "__name__", "where")
-    return name if name != "<lambda>" else f"where_line_{where.__code__.co_firstlineno}"  # type: ignore[attr-defined]
+    return name if name != "<lambda>" else f"where_line_{where.__code__.co_firstlineno}"

@@ -51,7 +51,7 @@ def to_networkx(lowering: Lowering, step: int | None = None) -> nx.MultiDiGraph:
         kind = kind_of(record, lowering.source.constants)
         graph.add_node(
             record.id,
-            op=node_op_name(record) if record.op == "call_function" else record.op,  # type: ignore[arg-type]
+            op=node_op_name(record) if record.op == "call_function" else record.op,
             kind=labels.KINDS[kind],
             category=category(record.target) if record.op == "call_function" else "other",
             module=record.module,

@@ -25,7 +25,7 @@ class Explanations(Sequence[Explanation]):
         #: why the target's backend does not take the node, if it does not; a line per target when several were asked
         self.outside = outside
 
-    def __getitem__(self, place: int) -> Explanation:  # type: ignore[override]
+    def __getitem__(self, place: int) -> Explanation:
         return self._items[place]
 
     def __len__(self) -> int:

@@ -149,7 +149,7 @@ def _partitioned(lowering: Lowering, when: When) -> Partitions:
             groups.setdefault((record.prefix, rank[record.inputs[0] if leaves else id]), []).append(id)
     layout_on = when == "after" and any(s.pattern == "channels_last" and not s.off for s in lowering.stages)
     regions = [_region(lowering, graph, groups[key], layout_on) for key in sorted(groups, key=lambda k: (k[0], -k[1]))]
-    outside = {id: r for id, r in reasons.items() if r is not None and is_operator(graph.records[id])}  # type: ignore[arg-type]
+    outside = {id: r for id, r in reasons.items() if r is not None and is_operator(graph.records[id])}
     if when == "after":
         outside = {id: _with_pattern(lowering, id, reason) for id, reason in outside.items()}
     return Partitions(tuple(regions), outside)
@@ -181,7 +181,7 @@ def _judge(lowering: Lowering, graph: RecordGraph, made_whole: set[int]) -> dict
 
 
 def _reason(record: NodeRecord, graph: RecordGraph, takes: Any, profile: Mapping[str, Any]) -> str | None:
-    if not is_operator(record):  # type: ignore[arg-type]
+    if not is_operator(record):
         return "it computes no tensor"
     return takes(Site(record, graph, profile, record.inputs, record.val))
 
@@ -191,7 +191,7 @@ def _region(lowering: Lowering, graph: RecordGraph, nodes: list[str], layout_on:
     read = dict.fromkeys(i for id in nodes for i in graph.records[id].inputs if i not in inside)
     inputs = tuple(i for i in read if not graph.is_constant(i) and graph.records[i].op != "get_attr")
     outputs = tuple(id for id in nodes if any(r not in inside for r in graph.readers_of(id)))
-    operators = sum(is_operator(graph.records[id]) for id in nodes)  # type: ignore[arg-type]
+    operators = sum(is_operator(graph.records[id]) for id in nodes)
     transposes = 0
     if lowering.target.nhwc:
         readers = dict.fromkeys(r for id in outputs for r in graph.readers_of(id) if r not in inside)

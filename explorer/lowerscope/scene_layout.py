@@ -149,7 +149,7 @@ def _routes(
         edges["born"][drawn].tolist(), edges["died"][drawn].tolist(), which.tolist(), drawn.tolist(), strict=True
     )
     for key, fact in zip(keys, facts, strict=True):
-        lives.setdefault(key, []).append(fact)  # type: ignore[arg-type]
+        lives.setdefault(key, []).append(fact)
     routes: list[tuple[int, ...]] = []
     for key, found in lives.items():
         for born, died, pair, edge in _stretches(found):

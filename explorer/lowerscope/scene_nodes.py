@@ -76,7 +76,7 @@ class Writer:
     def _derive(self, record: NodeRecord, records: Mapping[str, NodeRecord], constants: Mapping[str, Any]) -> Written:
         text = self.strings
         kind = kind_of(record, constants)
-        op = node_op_name(record) if record.op == "call_function" else record.op  # type: ignore[arg-type]
+        op = node_op_name(record) if record.op == "call_function" else record.op
         given = labels.arguments_of(record)
         label, detail = labels.short_name(record, kind), labels.detail(record, given, records)
         kinds = (
@@ -131,7 +131,7 @@ def kind_of(record: NodeRecord, constants: Mapping[str, Any]) -> int:
         return labels.CONSTANT if constant else labels.INPUT
     if record.op == "output":
         return labels.OUTPUT
-    return labels.OPERATOR if is_operator(record) else labels.OTHER  # type: ignore[arg-type]
+    return labels.OPERATOR if is_operator(record) else labels.OTHER
 
 
 @dataclass

@@ -227,7 +227,7 @@ class Session(Questions, Measurements):
     def on_change(self, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback(sentence)` after every change; a bound method is held weakly. Returns what ends it."""
         held: Callable[[], Callable[[str], None] | None]
-        held = weakref.WeakMethod(callback) if isinstance(callback, MethodType) else (lambda: callback)  # type: ignore[arg-type]
+        held = weakref.WeakMethod(callback) if isinstance(callback, MethodType) else (lambda: callback)
         self._observers.append(held)
         return lambda: self._observers.remove(held) if held in self._observers else None
 

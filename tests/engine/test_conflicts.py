@@ -36,7 +36,7 @@ def test_stages_in_order_are_a_conflict_that_names_them():
     assert row.why == f"{EPILOGUE} is stage {places[0]}, conv_with_clamp stage {places[1]}"
     eval(row.flip, {"session": found})
     assert found.why_not("conv_with_clamp", "conv2d").verdict == "applied"
-    assert int(found.op_counts().loc["total", "after"]) == row.operators_flipped  # type: ignore[call-overload]
+    assert int(found.op_counts().loc["total", "after"]) == row.operators_flipped
 
 
 def test_without_a_conflict_the_frame_is_empty_and_has_its_columns():

@@ -25,7 +25,7 @@ def proposals(session: Session, pattern: str, node: str) -> dict[str, bool | Non
 
 
 def applied(session: Session, pattern: str) -> int:
-    return int(session.patterns().loc[pattern, "applied"])  # type: ignore[arg-type]
+    return int(session.patterns().loc[pattern, "applied"])
 
 
 def test_a_second_user_that_reads_a_copy_is_no_second_user():

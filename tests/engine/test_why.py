@@ -264,7 +264,7 @@ def test_what_cannot_be_asked_is_refused_in_a_sentence(several):
     with pytest.raises(UnknownNameError, match="no target named 'vulcan'"):
         several.why_not(node="relu", targets=["vulcan"])
     with pytest.raises(RecipeError, match="leave out the pattern"):
-        several.why_not(EPILOGUE, "relu", targets="all")  # type: ignore[call-overload]
+        several.why_not(EPILOGUE, "relu", targets="all")
 
 
 # ---------------------------------------------------------------- stages

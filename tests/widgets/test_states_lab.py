@@ -28,7 +28,7 @@ SIZES = (600, 1000, 1400)
 def pictures(lab: Lab, name: str) -> None:
     """The state at every width, light and dark, for looking at; and it fits each width."""
     for theme in ("light", "dark"):
-        lab.theme(theme)  # type: ignore[arg-type]
+        lab.theme(theme)
         for width in SIZES:
             lab.size(width, 900)
             lab.page.wait_for_timeout(150)

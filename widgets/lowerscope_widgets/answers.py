@@ -35,7 +35,7 @@ def inspection(lowering: Lowering, node: str) -> dict[str, Any]:
     skip = next((str(s) for s in lowering.recipe.skips if s.pattern is None and covers(s, record)), None)
     return {
         "node": id,
-        "op": node_op_name(record) if record.op == "call_function" else record.op,  # type: ignore[arg-type]
+        "op": node_op_name(record) if record.op == "call_function" else record.op,
         "target": labels.shortened(str(record.target)),
         "kind": labels.KINDS[kind],
         "module": [{"path": path, "type": type} for path, type in record.stack] or [{"path": "", "type": ""}],

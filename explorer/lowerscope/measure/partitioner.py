@@ -147,9 +147,7 @@ def _report(lowering: Lowering, found: Mapping[str, list[dict[str, Any]]]) -> Pa
         for record in _operators(lowering, when):
             said, taken = _ours(lowering, record, ours, region) if when == "before" else _said(record.id, ours, region)
             their_words, they_take = theirs.of(record)
-            rows.append(
-                PartitionerRow(when, record.id, node_op_name(record), said, their_words, taken == they_take)  # type: ignore[arg-type]
-            )
+            rows.append(PartitionerRow(when, record.id, node_op_name(record), said, their_words, taken == they_take))
     rows.sort(key=lambda row: (row.agree, row.ours.startswith("region ")))
     (a, b), (c, d) = counts["before"], counts["after"]
     return PartitionerReport(tuple(rows), (a, c), (b, d))
