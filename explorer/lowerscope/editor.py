@@ -125,9 +125,7 @@ class Editor(ConstantAdder):
         if result is not None and not self._made and not gone:
             raise RewriteError("the rewrite changed nothing")
         made = [id for id in self._made if id in self.nodes]
-        for id in self._made:
-            if id not in self.nodes:
-                continue
+        for id in made:
             self._relate(id, taken)
         if not made and result is not None:
             self._adopt(self.id_of(result), [t for t in taken if t in gone])

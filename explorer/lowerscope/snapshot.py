@@ -14,8 +14,6 @@ from lowerscope.editor import Editor
 from lowerscope.graph_copy import copy_node
 from lowerscope.program import Program
 
-_KINDS = {"parameter": InputKind.PARAMETER, "buffer": InputKind.BUFFER, "constant": InputKind.CONSTANT_TENSOR}
-
 
 def take_snapshot(editor: Editor, name: str) -> Program:
     """The program that the editor's graph is now. Weights are shared with the user's program; graphs are copies."""

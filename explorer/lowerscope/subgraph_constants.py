@@ -9,6 +9,9 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowerscope.ledger import sub_graph_paths
 
+#: Higher-order operators whose last argument holds the operands; those of any other follow its sub-graph.
+_OPERANDS_LAST = ("cond", "map_impl", "while_loop", "scan")
+
 
 def outer_operand(call: Node, holder: Node, inner: Graph) -> Iterator[tuple[Node, Node]]:
     """(placeholder inside, node outside) pairs for one call of the sub-graph that `holder` (a get_attr) holds.
@@ -21,12 +24,9 @@ def outer_operand(call: Node, holder: Node, inner: Graph) -> Iterator[tuple[Node
     if holder not in args:
         return
     position = args.index(holder)
-    if name in ("cond", "map_impl"):
+    if name in _OPERANDS_LAST:
         operands, skipped = list(args[-1]), len(placeholders) - len(args[-1])
-    elif name in ("while_loop", "scan"):
-        operands = list(args[-1])
-        skipped = len(placeholders) - len(operands)
-    else:  # wrap_with_set_grad_enabled, wrap_with_autocast and their kind: the operands follow the sub-graph
+    else:
         operands, skipped = args[position + 1 :], 0
     for placeholder, operand in zip(placeholders[max(skipped, 0) :], operands, strict=False):
         if isinstance(operand, Node):
@@ -43,13 +43,10 @@ def seen_inside(module: GraphModule, prefix: str = "") -> Iterator[tuple[str, st
         yield from seen_inside(held, inner)
 
 
-_OPERANDS_IN_LAST = ("cond", "map_impl", "while_loop", "scan")
-
-
 def with_operand(call: Node, operand: Node) -> tuple[Any, ...]:
     """The arguments of a higher-order call with one more operand at the end, for a new last placeholder of its sub-graphs."""
     args = tuple(call.args)
-    if getattr(call.target, "__name__", str(call.target)) in _OPERANDS_IN_LAST:
+    if getattr(call.target, "__name__", str(call.target)) in _OPERANDS_LAST:
         last: Any = args[-1]
         return (*args[:-1], type(last)([*last, operand]) if isinstance(last, (list, tuple)) else (last, operand))
     return (*args, operand)

@@ -167,15 +167,15 @@ def test_rescale_checks_its_own_parameters():
 
 
 def test_ranges_that_a_rescale_leaves():
-    assert rescale_unpredictable(-128, 127, 1 << 30, 30) is None
-    assert rescale_unpredictable(*INT32, 1 << 30, 30) == (
+    assert rescale_unpredictable(-128, 127, 30) is None
+    assert rescale_unpredictable(*INT32, 30) == (
         "the centred value -2147483648 lies outside [-536870912, 536870912), which shift 30 asks for"
     )
-    assert rescale_unpredictable(-8, 7, 1 << 30, 4) is None
-    assert "value -9 lies outside [-8, 8)" in str(rescale_unpredictable(-9, 7, 1 << 30, 4))
-    assert "value 8 lies outside [-8, 8)" in str(rescale_unpredictable(-8, 8, 1 << 30, 4))
-    assert "value 255 lies outside" in str(rescale_unpredictable(-128, 127, 1 << 30, 8, input_zp=-128))
-    assert rescale_unpredictable(-128, 127, 1 << 30, 9, input_zp=-128) is None
+    assert rescale_unpredictable(-8, 7, 4) is None
+    assert "value -9 lies outside [-8, 8)" in str(rescale_unpredictable(-9, 7, 4))
+    assert "value 8 lies outside [-8, 8)" in str(rescale_unpredictable(-8, 8, 4))
+    assert "value 255 lies outside" in str(rescale_unpredictable(-128, 127, 8, input_zp=-128))
+    assert rescale_unpredictable(-128, 127, 9, input_zp=-128) is None
 
 
 def test_what_a_rescale_defines_is_an_int32_before_the_clamp():

@@ -23,7 +23,6 @@ _TRUTHS = frozenset({"true", "false", "True", "False"})
 
 _FUNCTIONS = frozenset(
     [
-        "Symbol",
         "Integer",
         "Float",
         "Rational",
@@ -168,9 +167,9 @@ def _any(nodes: list[ast.expr]) -> bool:
 
 
 def _call(name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> bool:
-    if name in ("Symbol", "Dummy"):
+    if name == "Symbol":
         match args:
-            case [ast.Constant(value=str() as symbol)] if name == "Symbol" and symbol.isidentifier():
+            case [ast.Constant(value=str() as symbol)] if symbol.isidentifier():
                 if all(isinstance(keyword.value, ast.Constant) for keyword in keywords):
                     return True
         raise Refused("it makes a symbol of another name than symbols have")

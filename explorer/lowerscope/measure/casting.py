@@ -67,13 +67,13 @@ class Casting:
         if schema is None:
             return target(*args, **kwargs), False
         if target in _BITS:
-            return self._cast_out(node, self._in_own_dtype(node, target, args, kwargs)), True
+            return self._cast_out(self._in_own_dtype(node, target, args, kwargs)), True
         cast_args, cast_kwargs = self._arguments(node, schema, args, kwargs)
         try:
-            return self._cast_out(node, target(*cast_args, **cast_kwargs)), False
+            return self._cast_out(target(*cast_args, **cast_kwargs)), False
         except (RuntimeError, NotImplementedError, AssertionError, TypeError, ValueError):
             # If the node cannot run at all, its own dtype raises as well, and that error is the one to show.
-            return self._cast_out(node, self._in_own_dtype(node, target, args, kwargs)), True
+            return self._cast_out(self._in_own_dtype(node, target, args, kwargs)), True
 
     def _arguments(
         self, node: torch.fx.Node, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -120,7 +120,7 @@ class Casting:
                 value.copy_(copy)
         return result
 
-    def _cast_out(self, node: torch.fx.Node, value: Any) -> Any:
+    def _cast_out(self, value: Any) -> Any:
         return pytree.tree_map_only(torch.Tensor, self.tensor, value)
 
 

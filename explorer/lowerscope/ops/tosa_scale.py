@@ -85,11 +85,11 @@ def rescale_value(value: int, multiplier: int, shift: int, input_zp: int = 0) ->
     return ((value - input_zp) * multiplier + (1 << (shift - 1))) >> shift
 
 
-def rescale_unpredictable(low: int, high: int, multiplier: int, shift: int, input_zp: int = 0) -> str | None:
-    """Why TOSA leaves open what this RESCALE makes of the inputs in [low, high]; None where it is defined for all of them.
+def rescale_unpredictable(low: int, high: int, shift: int, input_zp: int = 0) -> str | None:
+    """Why TOSA leaves open what a RESCALE makes of the inputs in [low, high]; None where it is defined for all of them.
 
-    A centred value must lie in [-2**(shift - 1), 2**(shift - 1)); what it scales to is then an int32 by itself. The two
-    ends decide, since nothing between them lies further out.
+    A centred value must lie in [-2**(shift - 1), 2**(shift - 1)); what it scales to is then an int32 whatever the
+    multiplier. The two ends decide, since nothing between them lies further out.
     """
     bound = 1 << (shift - 1)
     for value in (low, high):

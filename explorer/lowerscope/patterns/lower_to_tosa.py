@@ -177,7 +177,7 @@ class LowerToTosa(Pattern):
             sums = weighted.build(edit, anchor, match["weighted"])
         elif anchor.target in _BINARY:
             operands = [(s.codes, r) for s, r in zip(sources, rescales.operands, strict=True)]
-            sums = build_binary(edit, anchor, _BINARY[anchor.target], operands, anchor)
+            sums = build_binary(edit, _BINARY[anchor.target], operands, anchor)
         elif anchor.target in TABLES:
             held = edit.constant(match["table"], None, f"{_stem(anchor)}_table", key=match["table"].numpy().tobytes())
             return edit.call(tosa.table, sources[0].codes, held, like=anchor)

@@ -136,7 +136,7 @@ class QuantizedLinear(Pattern):
                 rest = spec.outputs % OUTPUT_ALIGNMENT
                 check.that(
                     "outputs_multiple_of_4", rest == 0, at=anchor, expected="a multiple of 4", actual=spec.outputs,
-                    because=f"the kernel packs blocks of {OUTPUT_ALIGNMENT} outputs, {_LEFT_OUT.format(op=_torch_name(weight))}",
+                    because=f"the kernel packs blocks of {OUTPUT_ALIGNMENT} outputs, {_LEFT_OUT.format(op=op_name(weight.node))}",
                 )  # fmt: skip
         nodes = (*activation.nodes, weight.node, *spec.nodes)
         data = {"spec": spec, "weight": weight, "activation": activation, "way": way}
@@ -212,7 +212,7 @@ def _activation_of(spec: LinearSpec) -> _Activation:
     elif isinstance(quantize.scale, Node) and quantize.scale.op == "call_function":
         kind = "dynamically"
     else:
-        kind = f"{quantize.grain}"
+        kind = quantize.grain
     return _Activation(f"{kind} quantized {quantize.bits}-bit activations", quantize.operand, quantize, dequantize)
 
 
@@ -228,10 +228,6 @@ def _offset(weight: Quantization, check: Check) -> object:
     return int(check.value(zero_point).abs().max())
 
 
-def _torch_name(weight: Quantization) -> str:
-    return op_name(weight.node)
-
-
 def _missing(weight: Quantization, activation: _Activation) -> str:
     """What the nearest kernels ask for beside what is here, and what follows from there being none."""
     if weight.bits == 8 and activation.form == "floating activations":
@@ -242,7 +238,7 @@ def _missing(weight: Quantization, activation: _Activation) -> str:
         lack = "4-bit weights have a kernel only in groups, with floating or dynamically quantized 8-bit activations"
     else:
         lack = f"there is no kernel for {weight.bits}-bit weights"
-    return f"{lack}, {_LEFT_OUT.format(op=_torch_name(weight))}"
+    return f"{lack}, {_LEFT_OUT.format(op=op_name(weight.node))}"
 
 
 def _vector(scale: Node, outputs: int, edit: Editor) -> Node:

@@ -103,7 +103,7 @@ def _called(node: Node, operand: Node, value: torch.Tensor) -> torch.Tensor:
     return node.target(*args, **kwargs)  # type: ignore[operator]
 
 
-def build_binary(edit: Editor, node: Node, op: Any, operands: list[tuple[Node, Rescaling]], like: Node) -> Node:
+def build_binary(edit: Editor, op: Any, operands: list[tuple[Node, Rescaling]], like: Node) -> Node:
     """Two RESCALEs and the MUL or ADD of what they give, in int32."""
     a, b = (rescale.put(edit, codes, like) for codes, rescale in operands)
     return edit.call(op, a, b, 0, like=like) if op is tosa.mul else edit.call(op, a, b, like=like)

@@ -66,8 +66,8 @@ class Rescaling:
         bounds = list(ranges) * (len(self.multiplier) if self.per_tensor else 1)
         if len(bounds) == 1:
             bounds *= len(self.multiplier)
-        for (low, high), m, s in zip(bounds, self.multiplier, self.shift, strict=True):
-            reason = rescale_unpredictable(low, high, m, s, self.input_zp)
+        for (low, high), shift in zip(bounds, self.shift, strict=True):
+            reason = rescale_unpredictable(low, high, shift, self.input_zp)
             if reason is not None:
                 return reason
         return None
