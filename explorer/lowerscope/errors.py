@@ -85,3 +85,9 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
         return UnknownNameError(f"there is no {kind} named {name!r}: use {nearest[0]!r}, the only one there is")
     lead = "use one of" if len(names) <= len(nearest) else f"use one of the {len(names)} there are, the closest being"
     return UnknownNameError(f"there is no {kind} named {name!r}: {lead} {', '.join(map(repr, nearest))}")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message that says something, without its final full stop; else the error's kind."""
+    lines = (line.strip() for line in str(error).splitlines())
+    return next((line.rstrip(".") for line in lines if line), type(error).__name__)

@@ -15,7 +15,7 @@ from torch._export.serde.serialize import _TORCH_TO_SERIALIZE_DTYPE
 from torch.export.graph_signature import InputKind, InputSpec
 
 from lowerscope.edge_dialect import NOTE, aten_program, exported_program_of, is_edge
-from lowerscope.errors import CaptureError, LowerscopeError, unknown
+from lowerscope.errors import CaptureError, LowerscopeError, first_line, unknown
 from lowerscope.example_inputs import Inputs, dynamic_sizes, lively_inputs
 from lowerscope.mutation import mutated_placeholders
 
@@ -257,12 +257,6 @@ def as_program(source: Any) -> Program:
 
         return load(source)
     return Program(source)
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an error's message that says something, without its final full stop."""
-    lines = [line.strip() for line in str(error).splitlines()]
-    return next((line.rstrip(".") for line in lines if line), type(error).__name__)
 
 
 def _as_inputs(inputs: Any) -> Inputs:

@@ -36,9 +36,10 @@ from torch.export.pt2_archive.constants import (
 
 from lowerscope.archive.decode import decode
 from lowerscope.archive.kinds import check_zip_kind, truncated
-from lowerscope.errors import LoadError, UntrustedFileError
+from lowerscope.errors import LoadError, UntrustedFileError, first_line
 
-# torch stores its members uncompressed; one that is compressed may not swell beyond this, in sum.
+# torch stores its members uncompressed; those that are compressed may in sum swell to this many times the file's size, or
+# to so many bytes, which any machine has.
 _LARGEST_SWELLING = 100
 _SMALL = 64 << 20
 
@@ -93,10 +94,10 @@ class Archive:
 
     def damaged(self, error: BaseException) -> LoadError:
         """The error for an archive whose content contradicts itself."""
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        first = first_line(error)
         if isinstance(error, (KeyError, IndexError, AttributeError)):
             first = f"{type(error).__name__} {first}"
-        return LoadError(f"{str(self.path)!r} is damaged ({first.rstrip('.')}): copy or export it again")
+        return LoadError(f"{str(self.path)!r} is damaged ({first}): copy or export it again")
 
     def refuse(self, member: str, why: str) -> UntrustedFileError:
         """The error for a member that cannot be read without running what the file says."""
@@ -107,8 +108,7 @@ class Archive:
 
     def read(self, name: str) -> bytes:
         """The bytes of a member. LoadError: the file is damaged."""
-        if name not in self.names:
-            raise LoadError(f"{str(self.path)!r} is damaged (its member {name!r} is missing): copy or export it again")
+        self._require(name)
         try:
             return self._old.read(name) if self._old is not None else self._reader.get_record(name)  # type: ignore[union-attr]
         except (RuntimeError, zipfile.BadZipFile) as error:
@@ -160,6 +160,10 @@ class Archive:
         if not (isinstance(inputs, tuple) and len(inputs) == 2):
             raise LoadError(f"{str(self.path)!r} is damaged ({name!r} holds no inputs): copy or export it again")
         return inputs
+
+    def _require(self, name: str) -> None:
+        if name not in self.names:
+            raise LoadError(f"{str(self.path)!r} is damaged (its member {name!r} is missing): copy or export it again")
 
     def _check_zip(self) -> bool:
         """Refuse zips that two readers see differently or that swell; True for the layout of torch 2.7 and older."""
@@ -276,10 +280,7 @@ class Archive:
 
     def _storage(self, member: str, meta: Any, size: tuple[int, ...]) -> torch.Tensor:
         dtype, device = deserialize_scalar_type(meta.dtype), deserialize_device(meta.device)
-        if member not in self.names:
-            raise LoadError(
-                f"{str(self.path)!r} is damaged (its member {member!r} is missing): copy or export it again"
-            )
+        self._require(member)
         assert self._reader is not None
         nbytes = self._reader.get_record_size(member)
         if not nbytes:

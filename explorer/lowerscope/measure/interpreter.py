@@ -16,7 +16,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx.node import map_aggregate, map_arg
 from torch.utils import _pytree as pytree
 
-from lowerscope.errors import MeasureError
+from lowerscope.errors import MeasureError, first_line
 from lowerscope.measure.casting import Casting
 from lowerscope.measure.counts import attribute, node_op_name, sub_modules
 from lowerscope.measure.sizes import bind, resolve
@@ -251,8 +251,8 @@ class Interpreter:
         except Exception as error:
             if any(phrase in str(error) for phrase in _OUT_OF_MEMORY):
                 raise _out_of_memory(path + node.name, node) from error
-            cause = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            raise MeasureError(f"{node_op_name(node)} at node {path + node.name} raises: {cause}") from error
+            where = f"{node_op_name(node)} at node {path + node.name}"
+            raise MeasureError(f"{where} raises: {first_line(error)}") from error
         if self._watch and self._run.nonfinite is None and not _finite(value) and _finite((args, kwargs)):
             self._run.nonfinite = (path + node.name, node_op_name(node))
         return value
