@@ -11,6 +11,9 @@ from torch.fx import Node
 
 aten = torch.ops.aten
 
+#: Ops that give a tensor's values along its axes in another order.
+MOVES_AXES = frozenset({aten.permute.default, aten.t.default, aten.transpose.int})
+
 
 class _Signature:
     """The names of an op's arguments in order, and their defaults by name."""
@@ -62,6 +65,16 @@ def dtype_of(node: Any) -> torch.dtype | None:
     """The dtype of a node's tensor, or None when it has none."""
     value = value_of(node)
     return value.dtype if isinstance(value, torch.Tensor) else None
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """A dtype as it is said in a sentence: float16."""
+    return str(dtype).removeprefix("torch.")
+
+
+def op_of(target: Any) -> str:
+    """The torch name of a target, "aten::add.Tensor"; "" for what is no operator."""
+    return target.name() if isinstance(target, OpOverload) else ""
 
 
 def same_number(a: Any, b: Any) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
+from lowerscope.arguments import op_of
 from lowerscope.editor import Editor
 from lowerscope.measure.counts import is_operator
-from lowerscope.memory_layout import gives_number, op_of
+from lowerscope.memory_layout import gives_number
 from lowerscope.ops.registry import OWN_OPS
 from lowerscope.partition_graph import has_effect, is_getitem, keeps_constant, ranks
 from lowerscope.pattern import Kind, Pattern

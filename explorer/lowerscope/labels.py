@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
+from lowerscope.arguments import dtype_name
 from lowerscope.ledger import NodeRecord, Ref
 from lowerscope.ops import display_name
 
@@ -39,7 +40,7 @@ _TEXT_LIMIT = 400  # a literal of ten thousand characters must not travel with e
 
 def dtype_text(dtype: torch.dtype) -> str:
     """A dtype as it is shown: f32, i8, bool."""
-    return _DTYPES.get(dtype, str(dtype).removeprefix("torch."))
+    return _DTYPES.get(dtype, dtype_name(dtype))
 
 
 def value_text(val: Any) -> str:

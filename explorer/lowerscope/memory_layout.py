@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 import torch
-from torch._ops import OpOverload
 
+from lowerscope.arguments import op_of
 from lowerscope.ops import xnnpack
 from lowerscope.support.table import ops, own
 
@@ -95,8 +95,9 @@ class Plan(Generic[N]):
     """Where a graph is in NHWC.
 
     nhwc: the nodes whose value is. to_nhwc, to_nchw: a value to transpose -> the readers that take it transposed.
-    one_dimensional: convolutions that the backend runs as 2-D ones. reshaped: a reader -> operands of lower rank that follow it, with ones put before. dragged: a node that stays in NCHW
-    though an operand is in NHWC -> the operand that drags it back, and why.
+    one_dimensional: convolutions that the backend runs as 2-D ones. reshaped: a reader -> operands of lower rank that
+    follow it, with ones put before. dragged: a node that stays in NCHW though an operand is in NHWC -> the operand that
+    drags it back, and why.
     """
 
     nhwc: set[N] = field(default_factory=set)
@@ -273,11 +274,6 @@ def gives_number(call: Any) -> bool:
         return False
     second = call.args[1] if len(call.args) > 1 else call.kwargs.get("other")
     return isinstance(second, (int, float))
-
-
-def op_of(target: Any) -> str:
-    """The torch name of a target, "" for what is no operator."""
-    return target.name() if isinstance(target, OpOverload) else ""
 
 
 def is_single(value: Any) -> bool:

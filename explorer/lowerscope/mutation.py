@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.export.graph_signature import ExportGraphSignature, InputKind, InputSpec
 
+from lowerscope.arguments import arguments
 from lowerscope.subgraph_constants import outer_operand
 
 
@@ -65,16 +66,9 @@ def hidden_writes(node: torch.fx.Node) -> list[torch.fx.Node]:
     flag = None if schema is None else _UPDATES_STATISTICS.get(schema.name)
     if flag is None:
         return []
-    given = _given(node)
+    given = arguments(node)
     statistics = [given["running_mean"], given["running_var"]] if given[flag] is True else []
     return [value for value in statistics if isinstance(value, torch.fx.Node)]
-
-
-def _given(node: torch.fx.Node) -> dict[str, Any]:
-    return {
-        argument.name: node.args[place] if place < len(node.args) else node.kwargs.get(argument.name)
-        for place, argument in enumerate(node.target._schema.arguments)  # type: ignore[union-attr]
-    }
 
 
 def _touched(node: torch.fx.Node) -> Iterator[tuple[Any, bool, bool]]:
@@ -84,10 +78,10 @@ def _touched(node: torch.fx.Node) -> Iterator[tuple[Any, bool, bool]]:
     schema = getattr(node.target, "_schema", None)
     if schema is None or all(argument.alias_info is None for argument in schema.arguments):
         return
-    given = _given(node)
+    given = arguments(node)
     for argument in schema.arguments:
         if argument.alias_info is not None:
-            yield given[argument.name], argument.alias_info.is_write, True
+            yield given.get(argument.name), argument.alias_info.is_write, True
 
 
 def _written_in_sub_graphs(node: torch.fx.Node) -> Iterator[torch.fx.Node]:

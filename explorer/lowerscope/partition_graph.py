@@ -16,18 +16,16 @@ from typing import Any, TypeVar
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from lowerscope.arguments import aten
+from lowerscope.arguments import MOVES_AXES, op_of
 from lowerscope.ledger import NodeRecord
-from lowerscope.memory_layout import gives_number, op_of
+from lowerscope.memory_layout import gives_number
 
 N = TypeVar("N", bound=Hashable)
-
-_MOVES_AXES = frozenset({aten.permute.default, aten.t.default, aten.transpose.int})
 
 
 def keeps_constant(target: Any, dequantized: bool) -> bool:
     """Whether a constant is still one behind this op: it only moves axes or, if `dequantized`, tells what codes stand for."""
-    return target in _MOVES_AXES or (dequantized and op_of(target).partition("::")[2].startswith("dequantize"))
+    return target in MOVES_AXES or (dequantized and op_of(target).partition("::")[2].startswith("dequantize"))
 
 
 def ranks(order: Sequence[N], readers: Callable[[N], Iterable[N]], delegated: Callable[[N], bool]) -> dict[N, int]:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import pandas as pd
 
+from lowerscope.arguments import op_of
 from lowerscope.delegated import delegates, judged_by_table
 from lowerscope.errors import RecipeError
 from lowerscope.frame import Table
@@ -22,7 +23,7 @@ from lowerscope.ledger import NodeRecord
 from lowerscope.lowering import Lowering
 from lowerscope.measure.counts import is_operator, node_op_name
 from lowerscope.memory import no_garbage_collection
-from lowerscope.memory_layout import is_transpose, op_of, plan
+from lowerscope.memory_layout import is_transpose, plan
 from lowerscope.partition_graph import RecordGraph, is_getitem, ranks
 from lowerscope.program import Program
 from lowerscope.support.table import Site

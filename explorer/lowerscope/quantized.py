@@ -13,7 +13,7 @@ import torch
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from lowerscope.arguments import arguments, aten, shape_of
+from lowerscope.arguments import MOVES_AXES, arguments, aten, shape_of
 
 _QUANTIZE = frozenset(
     {
@@ -31,7 +31,6 @@ _DEQUANTIZE = frozenset(
         "torchao::dequantize_affine",
     }
 )
-_MOVES_AXES = (aten.permute.default, aten.t.default, aten.transpose.int)
 
 
 def op_name(node: Any) -> str:
@@ -169,7 +168,7 @@ class LinearSpec:
         first, second = (a["mat1"], a["mat2"]) if node.target is aten.addmm.default else (a["self"], a["mat2"])
         bias = a["self"] if node.target is aten.addmm.default else None
         taken: list[Node] = [node]
-        turned = isinstance(second, Node) and second.target in _MOVES_AXES and _swaps(second)
+        turned = isinstance(second, Node) and second.target in MOVES_AXES and _swaps(second)
         if turned:
             taken.insert(0, second)
             second = arguments(second)["self"]

@@ -14,6 +14,7 @@ from lowerscope.ledger import Ledger, NodeRecord
 from lowerscope.lowering import Lowering
 from lowerscope.measure.counts import is_operator, node_op_name
 from lowerscope.ops import CATEGORIES, category, is_own
+from lowerscope.partition_graph import has_effect
 from lowerscope.partitions import partitions
 
 SKIPPED, OWN, DELEGATED_BEFORE, DELEGATED_AFTER = 1, 2, 4, 8
@@ -99,7 +100,7 @@ class Writer:
             kind,
             OWN if record.op == "call_function" and is_own(record.target) else 0,
             int(kind == labels.OPERATOR),
-            int(_has_effect(record)),
+            int(record.op == "placeholder" or has_effect(record)),
             int(kind == labels.CONSTANT or record.op == "get_attr"),
             width,
             tuple(text(name) for name in labels.argument_names(record, given)),
@@ -243,10 +244,3 @@ def _users(columns: Mapping[str, np.ndarray], edges: Mapping[str, np.ndarray], l
     final = np.where(columns["died"] < 0, last, columns["died"] - 1)[edges["src"]]
     counted = (edges["born"] <= final) & ((edges["died"] < 0) | (edges["died"] > final))
     return np.bincount(edges["src"][counted], minlength=len(columns["born"])).astype(np.int32)
-
-
-def _has_effect(record: NodeRecord) -> bool:
-    if record.op in ("placeholder", "output"):
-        return True
-    schema = getattr(record.target, "_schema", None)
-    return schema is not None and (schema.is_mutable or "_assert" in schema.name or "_constrain_range" in schema.name)

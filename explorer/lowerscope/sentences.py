@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from lowerscope.arguments import dtype_name
 from lowerscope.check import Entry
 
 _DTYPES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.float64: "f64"}
@@ -63,7 +64,7 @@ def plain(value: Any, joint: str = " or ") -> str:
 
 def _plain(value: Any, joint: str) -> str:
     if isinstance(value, torch.dtype):
-        return _DTYPES.get(value, str(value).removeprefix("torch."))
+        return _DTYPES.get(value, dtype_name(value))
     if isinstance(value, torch.Size) or (isinstance(value, tuple) and value and all(_is_size(v) for v in value)):
         return "×".join(str(v) for v in value) or "scalar"
     if isinstance(value, Sequence) and not isinstance(value, str):

@@ -12,6 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from lowerscope.editor import Editor
 from lowerscope.graph_copy import copy_node
+from lowerscope.measure.counts import attribute
 from lowerscope.program import Program
 
 
@@ -62,24 +63,14 @@ def _module_of(editor: Editor, prefix: str, source: Any, unread: set[str]) -> Gr
             continue
         if node.op == "get_attr":
             inner = f"{prefix}{node.target}/"
-            held = (
-                source.get_submodule(str(node.target))
-                if inner in editor.graphs
-                else _attribute(source, str(node.target))
-            )
-            _set_attribute(
-                root, str(node.target), _module_of(editor, inner, held, unread) if inner in editor.graphs else held
-            )
+            held = attribute(source, str(node.target))
+            if inner in editor.graphs:
+                held = _module_of(editor, inner, held, unread)
+            _set_attribute(root, str(node.target), held)
         copies[node] = copy_node(graph, node, copies.__getitem__)
     module = GraphModule(root, graph)
     module.meta.update(getattr(source, "meta", {}))
     return module
-
-
-def _attribute(owner: Any, path: str) -> Any:
-    for part in path.split("."):
-        owner = getattr(owner, part)
-    return owner
 
 
 def _set_attribute(root: torch.nn.Module, path: str, value: Any) -> None:

@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 
+from lowerscope.arguments import dtype_name
+
 EQUAL, CLOSE, DIFFERENT = "equal", "close", "different"
 INCOMPARABLE, NONDETERMINISTIC = "incomparable", "nondeterministic"
 
@@ -303,11 +305,6 @@ def _index(position: int, shape: torch.Size) -> tuple[int, ...]:
         position, remainder = divmod(position, size)
         index.append(remainder)
     return tuple(reversed(index))
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """As it is said in a sentence: float16."""
-    return str(dtype).removeprefix("torch.")
 
 
 def _kind(value: Any) -> str:

@@ -11,6 +11,7 @@ import pandas as pd
 import torch
 from torch.utils import _pytree as pytree
 
+from lowerscope.arguments import arguments
 from lowerscope.frame import Table
 from lowerscope.measure.batches import flatten
 from lowerscope.measure.counts import effective_target, node_op_name, operators
@@ -134,9 +135,7 @@ class _Counted:
         self._node, self._symbols = node, symbols
         self._target = effective_target(node)
         schema = getattr(self._target, "_schema", None)
-        self._arguments: dict[str, Any] = dict(node.kwargs)
-        if schema is not None:
-            self._arguments |= dict(zip((a.name for a in schema.arguments), node.args, strict=False))
+        self._arguments = arguments(node)
         self._returns = schema.returns if schema is not None else ()
         self._name = schema.name.partition("::")[2] if schema is not None else ""
         self._category = category(self._target)

@@ -8,6 +8,7 @@ from torch._ops import OpOverload
 
 from lowerscope.ledger import Ledger, NodeRecord
 from lowerscope.measure.counts import is_operator, node_op_name
+from lowerscope.partition_graph import has_effect
 
 
 def count_alive(ledger: Ledger) -> dict[str, int]:
@@ -34,7 +35,7 @@ def count_alive(ledger: Ledger) -> dict[str, int]:
 def live_records(ledger: Ledger) -> list[NodeRecord]:
     """The records that are alive at the end and that an output or an effect depends on, in order of birth."""
     alive = {id: record for id, record in ledger.records.items() if record.died is None}
-    todo = [id for id, record in alive.items() if record.op == "output" or _has_effect(record)]
+    todo = [id for id, record in alive.items() if has_effect(record)]
     wanted = set(todo)
     while todo:
         for source in alive[todo.pop()].inputs:
@@ -42,12 +43,3 @@ def live_records(ledger: Ledger) -> list[NodeRecord]:
                 wanted.add(source)
                 todo.append(source)
     return [record for id, record in alive.items() if id in wanted]
-
-
-def _has_effect(record: NodeRecord) -> bool:
-    if record.op != "call_function":
-        return False
-    schema = getattr(record.target, "_schema", None)
-    if schema is None:
-        return False
-    return bool(schema.is_mutable) or "assert" in schema.name or "sym_constrain" in schema.name

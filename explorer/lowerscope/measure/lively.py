@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from lowerscope.arguments import arguments
 from lowerscope.measure.counts import live_nodes
 
 if TYPE_CHECKING:
@@ -37,8 +38,8 @@ def default_statistics(program: Program) -> dict[str, str]:
         schema = getattr(node.target, "_schema", None)
         if schema is None or schema.name not in _BATCH_NORMS:
             continue
-        arguments = dict(zip((a.name for a in schema.arguments), node.args, strict=False)) | dict(node.kwargs)
-        nodes = {role: arguments.get(role) for role in _DEFAULTS}
+        given = arguments(node)
+        nodes = {role: given.get(role) for role in _DEFAULTS}
         names = {role: node.name for role, node in nodes.items() if isinstance(node, torch.fx.Node)}
         roles = {role: name for role, name in names.items() if name in program.constants}
         statistics = [role for role in ("running_mean", "running_var") if role in roles]

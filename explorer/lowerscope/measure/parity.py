@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from lowerscope.arguments import dtype_name
 from lowerscope.errors import MeasureError
 from lowerscope.measure.batches import Batch, batches
 from lowerscope.measure.branches import Flip, flips
@@ -21,7 +22,6 @@ from lowerscope.measure.compare import (
     TOLERANCES,
     Comparison,
     compare,
-    dtype_name,
 )
 from lowerscope.measure.interpreter import Cancelled, Interpreter, Run, writes_in_place
 from lowerscope.measure.lively import default_statistics, lively

@@ -10,6 +10,7 @@ import torch
 from torch.fx import Node
 
 from lowerscope.errors import MeasureError
+from lowerscope.ledger import module_stack
 from lowerscope.measure.batches import Batch, batches
 from lowerscope.measure.compare import Comparison, compare
 from lowerscope.measure.counts import node_op_name
@@ -82,5 +83,5 @@ def _numbers(comparison: Comparison) -> tuple[float, float, float]:
 
 def _module(node: Node) -> str:
     """The path of the module that called the operator."""
-    stack = node.meta.get("nn_module_stack") or {}
-    return str(list(stack.values())[-1][0]) if stack else ""
+    stack = module_stack(node)
+    return stack[-1][0] if stack else ""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from lowerscope.arguments import arguments
 from lowerscope.measure.counts import node_op_name, operators
 
 if TYPE_CHECKING:
@@ -59,7 +60,4 @@ def undetermined(graph: torch.fx.Graph) -> set[torch.fx.Node]:
 
 
 def _is_idle_dropout(node: torch.fx.Node) -> bool:
-    schema = node.target._schema  # pyright: ignore[reportFunctionMemberAccess, reportAttributeAccessIssue]
-    names = [argument.name for argument in schema.arguments]
-    arguments = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    return "train" in names and arguments.get("train") is False
+    return arguments(node).get("train") is False

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pandas as pd
 import torch
 
+from lowerscope.arguments import dtype_name
 from lowerscope.frame import Table
 from lowerscope.measure.compare import (
     CLOSE,
@@ -17,7 +18,6 @@ from lowerscope.measure.compare import (
     INCOMPARABLE,
     NONDETERMINISTIC,
     Comparison,
-    dtype_name,
     ratio,
     sqnr,
 )

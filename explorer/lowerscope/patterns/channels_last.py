@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from lowerscope.arguments import aten, shape_of, value_of
+from lowerscope.arguments import aten, op_of, shape_of, value_of
 from lowerscope.check import Check, Condition
 from lowerscope.delegated import LiveGraph
 from lowerscope.editor import Editor
-from lowerscope.memory_layout import FOLLOW, WANT_NHWC, Plan, is_single, op_of, plan, rank_of
+from lowerscope.memory_layout import FOLLOW, WANT_NHWC, Plan, is_single, plan, rank_of
 from lowerscope.ops import display_name
 from lowerscope.pattern import ANY, Kind, Match, Pattern, pattern
 from lowerscope.target import target_of
@@ -25,8 +25,9 @@ _own = torch.ops.lowerscope_xnnpack
 class _Note:
     """What the plan says of one anchor; nodes by id.
 
-    region: its number among the delegated ones, None outside. dragged: the operand that drags it back to NCHW, and why. to_nhwc: operands that come in NCHW. reshaped: operands of
-    lower rank. back: who reads its value in NCHW. held: the recipe skips the match.
+    region: its number among the delegated ones, None outside. dragged: the operand that drags it back to NCHW, and why.
+    to_nhwc: operands that come in NCHW. reshaped: operands of lower rank. back: who reads its value in NCHW. held: the
+    recipe skips the match.
     """
 
     region: int | None

@@ -16,6 +16,7 @@ from lowerscope.editor import Editor
 from lowerscope.fake_run import is_symbolic
 from lowerscope.functional import functional_twin, is_simple, later_readers, writes
 from lowerscope.ops import display_name
+from lowerscope.partition_graph import is_getitem
 from lowerscope.pattern import ANY, Declined, Kind, Match, Pattern, pattern
 from lowerscope.splice import splice
 
@@ -102,4 +103,4 @@ def _getitems(node: Node) -> tuple[Node, ...]:
     """The readers that take one output out of a node with several."""
     if not isinstance(node.meta.get("val"), (tuple, list)):
         return ()
-    return tuple(u for u in node.users if u.op == "call_function" and getattr(u.target, "__name__", "") == "getitem")
+    return tuple(filter(is_getitem, node.users))

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from lowerscope.arguments import ConvSpec, arguments, aten, dtype_of, shape_of
+from lowerscope.arguments import ConvSpec, arguments, aten, dtype_name, dtype_of, shape_of
 from lowerscope.check import Check, Condition, same
 from lowerscope.editor import Editor
 from lowerscope.ops import display_name
@@ -108,7 +108,7 @@ class FoldBatchNorm(Pattern):
         )
         weight, bias = edit.remember(("fold_batch_norm", key), lambda: _fold(spec, norm, edit))
         if not (torch.isfinite(weight).all() and torch.isfinite(bias).all()):
-            return Declined(f"the folded weight overflows {str(weight.dtype).removeprefix('torch.')}")
+            return Declined(f"the folded weight overflows {dtype_name(weight.dtype)}")
         w = edit.constant(weight, spec.weight, "folded", key=("weight", key))
         # a convolution without a bias gets one of its weight's kind
         b = edit.constant(

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from lowerscope.arguments import ConvSpec, arguments, aten
+from lowerscope.arguments import ConvSpec, arguments, aten, dtype_name
 from lowerscope.check import Check, Condition, Either
 from lowerscope.editor import Editor
 from lowerscope.ops import display_name, is_own, tosa
@@ -138,10 +138,15 @@ class LowerToTosa(Pattern):
 
     def _int8(self, name: str, quantization: Quantization, check: Check) -> None:
         fits = quantization.per_tensor and quantization.literal and quantization.dtype == torch.int8
-        kind = str(quantization.dtype).removeprefix("torch.")
         form = quantization.grain if quantization.literal else "with parameters computed in the graph"
         if not fits or not any(e.name == name for e in check.record.entries):
-            check.that(name, fits, at=quantization.node, expected="int8 per tensor", actual=f"{kind} {form}")
+            check.that(
+                name,
+                fits,
+                at=quantization.node,
+                expected="int8 per tensor",
+                actual=f"{dtype_name(quantization.dtype)} {form}",
+            )
 
     def _table(self, anchor: Node, source: Quantization, tail: Tail, check: Check) -> torch.Tensor | None:
         literal = not any(isinstance(v, Node) for k, v in arguments(anchor).items() if k != "self")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from lowerscope.arguments import op_of
 from lowerscope.ops import tosa
 from lowerscope.support.table import QUANTIZED, Site, Support, Table, ops, own
 
@@ -20,15 +21,11 @@ def _quantized(site: Site) -> str | None:
         value = site.around.value(reference)
         if not isinstance(value, torch.Tensor) or site.around.is_constant(reference):
             continue
-        if value.dtype in QUANTIZED or _name(site, reference) in _DEQUANTIZE or _name(site, reference) in TABLE.entries:
+        op = op_of(site.around.target(reference))
+        if value.dtype in QUANTIZED or op in _DEQUANTIZE or op in TABLE.entries:
             continue
         return "an operand is real and was never quantized; Ethos-U computes in integers only"
     return None
-
-
-def _name(site: Site, reference: object) -> str:
-    target = site.around.target(reference)
-    return target.name() if isinstance(target, torch._ops.OpOverload) else ""
 
 
 TABLE = Table(

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 from torch._ops import OpOverload
 
-from lowerscope.arguments import arguments
+from lowerscope.arguments import arguments, dtype_name, op_of
 from lowerscope.ops import display_name
 
 FLOATING = frozenset({torch.float16, torch.float32})
@@ -80,8 +80,8 @@ Limit = Callable[[Site], str | None]
 class Support:
     """Operators that a backend has, and for what.
 
-    ops: as torch names them ("aten::add.Tensor"). inputs, outputs: the dtypes of tensors (outputs: those of inputs). ranks: of its first output; None: any. limits:
-    what else must hold.
+    ops: as torch names them ("aten::add.Tensor"). inputs, outputs: the dtypes of tensors (outputs None: those of inputs).
+    ranks: of its first output; None: any. limits: what else must hold.
     """
 
     ops: tuple[str, ...]
@@ -101,8 +101,7 @@ class Table:
 
     def __call__(self, site: Site) -> str | None:
         """None when the backend takes the call, else the reason why not."""
-        target = site.call.target
-        entry = self.entries.get(target.name()) if isinstance(target, OpOverload) else None
+        entry = self.entries.get(op_of(site.call.target))
         if entry is None:
             return f"{self.backend} has no operator for {display_name(site.call.target)}"
         return self._dtype(site, entry) or self._rank(site, entry) or self._limit(site, entry)
@@ -111,7 +110,7 @@ class Table:
         for role, tensor in site.tensors():
             allowed = entry.inputs if role == "input" or entry.outputs is None else entry.outputs
             if tensor.dtype not in allowed:
-                return f"an {role} is {_name(tensor.dtype)}; {self.backend} has {display_name(site.call.target)} for {_listed(allowed)}"
+                return f"an {role} is {dtype_name(tensor.dtype)}; {self.backend} has {display_name(site.call.target)} for {_listed(allowed)}"
         return None
 
     def _rank(self, site: Site, entry: Support) -> str | None:
@@ -187,9 +186,5 @@ def unscaled(site: Site) -> str | None:
     return None if alpha == 1 else f"alpha is {alpha}, not 1"
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
-
-
 def _listed(dtypes: Iterable[torch.dtype]) -> str:
-    return ", ".join(sorted(map(_name, dtypes)))
+    return ", ".join(sorted(map(dtype_name, dtypes)))
