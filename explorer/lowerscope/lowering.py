@@ -21,8 +21,8 @@ from lowerscope.editor import Editor
 from lowerscope.errors import RecipeError, unknown
 from lowerscope.functional import functional_program, taken_apart
 from lowerscope.ledger import Ledger, NodeRecord
-from lowerscope.measure.counts import op_name
 from lowerscope.memory import no_garbage_collection
+from lowerscope.ops import display_name
 from lowerscope.pattern import Pattern
 from lowerscope.program import Program, as_program
 from lowerscope.recipe import Recipe, Skip
@@ -386,7 +386,7 @@ def covers(skip: Skip, record: NodeRecord) -> bool:
         return False
     if skip.module is not None and not skip.covers_module(record.module):
         return False
-    return skip.op is None or (record.op == "call_function" and skip.covers_op(op_name(record.target)))
+    return skip.op is None or (record.op == "call_function" and skip.covers_op(display_name(record.target)))
 
 
 def _idle(verdict: Verdict) -> bool:

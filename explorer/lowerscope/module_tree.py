@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from lowerscope.ledger import NodeRecord
-from lowerscope.measure.counts import op_name
+from lowerscope.ops import display_name
 
 SUB_GRAPH = "sub-graph"
 
@@ -104,7 +104,7 @@ class ModuleTree:
         if module.path in self.shapes:
             return self.shapes[module.path]
         own = tuple(
-            op_name(records[id].target) if records[id].op == "call_function" else records[id].op
+            display_name(records[id].target) if records[id].op == "call_function" else records[id].op
             for id in module.members
             if records[id].born == 0
         )

@@ -15,6 +15,7 @@ from torch.fx import Node
 from lowerscope.errors import LowerscopeError, RecipeError, unknown
 from lowerscope.lowering import Entering, Lowerer, Lowering
 from lowerscope.measurements import Measurements
+from lowerscope.ops import display_name
 from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program, as_program
 from lowerscope.questions import Questions, name_of
@@ -270,7 +271,6 @@ class Session(Questions, Measurements):
         return names
 
     def _skip_of(self, pattern: Any, node: Any, module: Any, op: Any, match: Any) -> Skip:
-        from lowerscope.measure.counts import op_name
 
         if pattern is not None:
             self.known_patterns([pattern])
@@ -280,7 +280,7 @@ class Session(Questions, Measurements):
         if module is not None and not any(Skip(module=module).covers_module(r.module) for r in records.values()):
             raise unknown("module", module, sorted({r.module for r in records.values() if r.module}))
         if op is not None:
-            names = {op_name(r.target) for r in records.values() if r.op == "call_function"}
+            names = {display_name(r.target) for r in records.values() if r.op == "call_function"}
             if not any(Skip(op=op).covers_op(n) for n in names):
                 raise unknown("op", op, sorted(names))
         if match is not None:

@@ -9,6 +9,7 @@ import pandas as pd
 
 from lowerscope.frame import Table
 from lowerscope.lowering import Lowering
+from lowerscope.ops import display_name
 from lowerscope.sentences import difference, plain
 from lowerscope.verdict import Outcome, Verdict
 
@@ -103,9 +104,7 @@ def _blurred(key: tuple[str, str, str, str], actual: Any) -> tuple[str, str, str
 
 
 def _subject(lowering: Lowering, members: list[Verdict]) -> str:
-    from lowerscope.measure.counts import op_name
-
-    ops = {op_name(lowering.ledger.records[v.anchor].target) for v in members}
+    ops = {display_name(lowering.ledger.records[v.anchor].target) for v in members}
     return next(iter(ops)) if len(ops) == 1 else "anchors"
 
 

@@ -15,8 +15,8 @@ from lowerscope import edits
 from lowerscope.errors import LowerscopeError, MeasureError
 from lowerscope.history import decomposed_from
 from lowerscope.lowering import Lowerer, Lowering
-from lowerscope.measure.counts import op_name
 from lowerscope.measure.parity import parity
+from lowerscope.ops import display_name
 from lowerscope.program import Program
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.snapshot import take_snapshot
@@ -121,7 +121,7 @@ def _decomposed(lowering: Lowering, node: str, verdict: Verdict) -> list[str]:
     died = [ledger.records[id].died for id in taken if id in ledger.records]  # at load some ops are gone already
     steps += [lowering.steps[d - 1] for d in died if d]
     anchors = [s.anchor for s in steps if s.pattern == "core_aten"]
-    return list(dict.fromkeys(op_name(ledger.records[id].target) for id in anchors))
+    return list(dict.fromkeys(display_name(ledger.records[id].target) for id in anchors))
 
 
 def _profiles(lowering: Lowering, actual: Any) -> Iterator[tuple[str, dict[str, Any]]]:

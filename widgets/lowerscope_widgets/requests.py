@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lowerscope.conflicts import flip_for
 from lowerscope.errors import LowerscopeError, unknown
 from lowerscope.lowering import Lowering
-from lowerscope.measure.counts import op_name
-from lowerscope.ops import is_own
+from lowerscope.ops import display_name, is_own
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.scene_words import skip_key
 from lowerscope.svg import to_svg
@@ -123,7 +122,7 @@ def named(lowering: Lowering, text: str) -> dict[str, str]:
         return {"pattern": text}
     if text in records:
         return {"node": text}
-    ops = {op_name(r.target) for r in records.values() if r.op == "call_function"}
+    ops = {display_name(r.target) for r in records.values() if r.op == "call_function"}
     if any(Skip(op=text).covers_op(op) for op in ops):
         return {"op": text}
     modules = {r.module for r in records.values() if r.module}
@@ -267,7 +266,7 @@ def _html(explorer: Explorer, name: str) -> dict[str, str]:
 def _pt2(lowering: Lowering, name: str) -> dict[str, str]:
     program = lowering.program
     path = program.save(Path.cwd() / f"{name}.pt2")
-    own = sorted({op_name(n.target) for n in program.graph.nodes if n.op == "call_function" and is_own(n.target)})
+    own = sorted({display_name(n.target) for n in program.graph.nodes if n.op == "call_function" and is_own(n.target)})
     needs = f" It needs `import lowerscope` for {', '.join(own)}." if own else " It needs no operator but torch's own."
     return {"text": "", "filename": str(path), "note": f"Saved the lowered program as {path}.{needs}"}
 

@@ -58,17 +58,9 @@ def is_operator(node: torch.fx.Node | NodeRecord) -> bool:
     return isinstance(target, OpOverloadPacket)
 
 
-def op_name(target: Any) -> str:
-    """The name an operator is shown by: ``aten.add.Tensor``, ``aten.convolution`` (overload "default" is left out).
-
-    The project's own operators are shown by the name of the backend's operator they stand for.
-    """
-    return display_name(target)
-
-
 def node_op_name(node: torch.fx.Node | NodeRecord) -> str:
-    """`op_name` of what a node runs: of the wrapped operator where the node's target only functionalises it."""
-    return op_name(effective_target(node))
+    """The display name of what a node runs: of the wrapped operator where the node's target only functionalises it."""
+    return display_name(effective_target(node))
 
 
 def effective_target(node: torch.fx.Node | NodeRecord) -> Any:
