@@ -22,7 +22,7 @@ from lowerscope.pattern import REGISTRY, Declined, Kind, Match, Pattern
 from lowerscope.program import capture
 from lowerscope.recipe import Recipe
 from lowerscope.splice import splice
-from lowerscope.target import TARGETS
+from lowerscope.target import TARGETS, pipeline
 
 #: What a condition of the user's is given: the match's inputs by the search function's argument names.
 Where = Callable[[dict[str, Any]], bool]
@@ -234,8 +234,6 @@ def _traced(
 
 
 def _others(target: str) -> list[str]:
-    from lowerscope.target import pipeline
-
     return [p.name for p in pipeline(target) if p.name not in ("core_aten", "fold_constants")]
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from lowerscope.errors import LowerscopeError
 from lowerscope.frame import Table
 from lowerscope.lowering import Lowering, lower
 from lowerscope.recipe import Recipe
@@ -49,7 +50,6 @@ def compare(a: Any, b: Any, *, target: str | None = None, program: Any = None) -
 
 
 def _lowering(value: Any, target: str | None, program: Any) -> Lowering:
-    from lowerscope.errors import LowerscopeError
     from lowerscope.session import Session
 
     if isinstance(value, Lowering):

@@ -28,7 +28,7 @@ _COLUMNS = [
     "operators_flipped",
     "parity_flipped",
 ]
-#: Each flip is lowered by in full; beyond this many they are listed without being tried.
+#: Each flip that is tried is a whole lowering; conflicts beyond this many are listed without one.
 _MOST_TRIED = 24
 
 

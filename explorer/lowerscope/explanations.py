@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pandas as pd
 
+from lowerscope.errors import unknown
 from lowerscope.explain import Explanation
 from lowerscope.frame import Table
-
-_RANK = ("applied", "error", "declined", "skipped", "shadowed", "disabled", "near miss", "nothing to fuse", "no anchor")
+from lowerscope.verdict import RANK, Outcome
 
 
 class Explanations(Sequence[Explanation]):
@@ -19,7 +19,7 @@ class Explanations(Sequence[Explanation]):
 
     def __init__(self, explanations: Sequence[Explanation], outside: str | None = None) -> None:
         def rank(e: Explanation) -> tuple[int, float]:
-            return _RANK.index(e.verdict), -(e.passed / max(e.total, 1))
+            return RANK[Outcome(e.verdict)], -(e.passed / max(e.total, 1))
 
         self._items = sorted(explanations, key=rank)
         #: why the target's backend does not take the node, if it does not; a line per target when several were asked
@@ -35,8 +35,11 @@ class Explanations(Sequence[Explanation]):
         return iter(self._items)
 
     def of(self, pattern: str) -> Explanation:
-        """The explanation for one pattern. KeyError: it was not asked about."""
-        return next(e for e in self._items if e.pattern == pattern)
+        """The explanation for one pattern. UnknownNameError: it was not asked about."""
+        found = next((e for e in self._items if e.pattern == pattern), None)
+        if found is None:
+            raise unknown("explained pattern", pattern, (e.pattern for e in self._items))
+        return found
 
     def to_frame(self) -> pd.DataFrame:
         """A row per pattern: verdict, passed, of, failed, fault, reason; target, when several were asked about."""

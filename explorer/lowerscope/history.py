@@ -33,7 +33,7 @@ def history(lowering: Lowering, verdict: Verdict, node: str) -> tuple[str, ...]:
 
 
 def decomposed_from(lowering: Lowering, node: str) -> tuple[NodeRecord, Step] | None:
-    """The node that `node` is a part of what was written in the place of, and the step that did so; None: there is none.
+    """The node in whose place `node` was written, with others, and the step that did so; None: there is none.
 
     An op that became one other op, as conv2d becomes convolution, was not taken apart.
     """
@@ -47,7 +47,7 @@ def decomposed_from(lowering: Lowering, node: str) -> tuple[NodeRecord, Step] | 
 
 
 def _at_load(lowering: Lowering, node: str, verdict: Verdict) -> list[str]:
-    """What making the program functional has put in the place of a node, where the asked one, or that at fault, is of it."""
+    """What took the place of a node when the program was made functional, where the node asked about or at fault is in it."""
     if not lowering.taken_apart:
         return []
     line = {*lowering.origin(node), *(lowering.origin(verdict.fault) if verdict.fault is not None else ())}

@@ -26,8 +26,6 @@ from lowerscope.program import Program
 from lowerscope.recipe import Skip
 from lowerscope.verdict import Step
 
-_AGREES = ("equal", "close")
-
 
 class Measurements:
     """What a session measures of its lowering as it is, on snapshots: nothing here changes the session."""
@@ -112,7 +110,7 @@ class Measurements:
             )  # fmt: skip
             if not left_out:
                 flipped.extend(report.flips)
-            return report.verdict in _AGREES
+            return report.agrees
 
         def suspects() -> Iterator[Skip]:
             try:
@@ -170,6 +168,6 @@ def _decided(error: StepError | None, flipped: list[str]) -> str:
     if not flipped:
         return ""
     said = f" A{'; '.join(flipped).removeprefix('a')}."  # a clause begins with "at"
-    if error is not None and error.isolated is not None and error.isolated.verdict in _AGREES:
+    if error is not None and error.isolated is not None and error.isolated.agrees:
         return f"{said} Its own error is no more than {error.isolated.max_abs:.3g}: rounding has decided."
     return said

@@ -30,9 +30,8 @@ if TYPE_CHECKING:
 class Questions:
     """What a session answers about its lowering as it is."""
 
-    _elsewhere: dict[str, tuple[Any, Lowering]] | None = (
-        None  #: lowerings for other targets, and what they were made of
-    )
+    #: lowerings for other targets, and what they were made of
+    _elsewhere: dict[str, tuple[Any, Lowering]] | None = None
 
     @property
     def lowering(self) -> Lowering:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lowerscope.errors import RecipeError
+from lowerscope.errors import RecipeError, unknown
+from lowerscope.pattern import REGISTRY
 
 
 @dataclass(frozen=True, order=True)
@@ -173,7 +174,8 @@ class Recipe:
         known = set(cls.__dataclass_fields__)
         if "target" not in data or set(data) - known:
             raise RecipeError(
-                f"a recipe has 'target' and may have {', '.join(sorted(known - {'target'}))}; got {', '.join(map(str, data)) or 'nothing'}"
+                f"a recipe has 'target' and may have {', '.join(sorted(known - {'target'}))}; "
+                f"got {', '.join(map(str, data)) or 'nothing'}"
             )
         try:
             skips = tuple(
@@ -229,9 +231,6 @@ def skip_fusion_patterns(value: Any) -> frozenset[str]:
 
     RecipeError (a ValueError): a bare string, or a name that is no pattern (the closest ones are named).
     """
-    from lowerscope.errors import unknown
-    from lowerscope.pattern import REGISTRY
-
     names = names_of(value, "skip_fusion_patterns")
     for name in sorted(names):
         if name not in REGISTRY:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from lowerscope.ops import CATEGORIES
 from lowerscope.pattern import Pattern
 from lowerscope.recipe import Skip
 from lowerscope.scene_nodes import NodeTable
+from lowerscope.tables import counted
 from lowerscope.target import TARGETS
 from lowerscope.verdict import Outcome
 
@@ -38,7 +38,7 @@ class Palette:
 
 def pattern_rows(lowering: Lowering, palette: Palette) -> list[dict[str, Any]]:
     """The protocol's PatternRow of each stage."""
-    counts = Counter((v.pattern, v.outcome) for v in lowering.verdicts.values())
+    counts = counted(lowering)
     refused = lowering.target.refused
     rows = []
     patterns = lowering.patterns

@@ -126,7 +126,8 @@ class Session(Questions, Measurements):
         `match` is the anchor of a match of `pattern`, or the original nodes that it covers. What is given together must
         hold together: `skip(pattern="core_aten", op="aten.hardswish")` keeps hardswish whole. Returns the skip.
 
-        UnknownNameError: no such pattern, node or op. RecipeError: nothing is given, or no module matches the glob.
+        UnknownNameError: no such pattern, node, module, op or match. RecipeError: nothing is given, or a match without
+        its pattern.
         """
         skip = self._skip_of(pattern, node, module, op, match)
         self._go(self.recipe.skip(skip), f"{skip} skipped")
@@ -140,7 +141,10 @@ class Session(Questions, Measurements):
         op: str | None = None,
         match: str | Iterable[str] | None = None,
     ) -> None:
-        """Take something off the skip list; the arguments are those of `skip`. RecipeError: it is not on it."""
+        """Take something off the skip list; the arguments are those of `skip`.
+
+        RecipeError: it is not on it, nothing is given, or a match without its pattern. UnknownNameError: no such match.
+        """
         if isinstance(match, str):
             match = self._match_at(pattern, match)
         skip = Skip(
@@ -151,7 +155,8 @@ class Session(Questions, Measurements):
     def insert(self, pattern: str, *, before: str | None = None, after: str | None = None) -> None:
         """Put a pattern into the target's order, or move it, before or after a named one, and enable it.
 
-        UnknownNameError: there is no such pattern. RecipeError: an order constraint forbids the place, or says nothing.
+        UnknownNameError: there is no such pattern. RecipeError: an order constraint forbids the place,
+        or both `before` and `after` are given.
         """
         REGISTRY.get(pattern)
         changed = self.recipe.insert(pattern, before=before, after=after)
@@ -159,7 +164,10 @@ class Session(Questions, Measurements):
         self._go(changed, f"{pattern} put in {where}")
 
     def set_profile(self, **fields: Any) -> None:
-        """Set fields of the device profile. UnknownNameError: the target has no such field."""
+        """Set fields of the device profile.
+
+        UnknownNameError: the target has no such field. RecipeError: a value of another type than the field's.
+        """
         self._go(
             self.recipe.with_profile(**fields),
             "the device profile: " + ", ".join(f"{k}={v}" for k, v in fields.items()),

@@ -16,7 +16,7 @@ from lowerscope.support.table import Site
 
 @dataclass(frozen=True, slots=True)
 class ProfileField:
-    """One field of a device profile: its default, what it is, and the choices there are (none: any value of its type)."""
+    """One field of a device profile: its default, what it is, and the choices to offer."""
 
     name: str
     default: Any
@@ -24,7 +24,7 @@ class ProfileField:
     choices: tuple[Any, ...] = ()
 
     def checked(self, value: Any) -> Any:
-        """`value` in the field's type. RecipeError: of another kind, or none of the choices."""
+        """`value` in the field's type; one beside the choices is let pass. RecipeError: of another kind, or not positive."""
         kind = type(self.default)
         if kind is int and isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -55,7 +55,10 @@ class Target:
     nhwc: bool = False
 
     def device(self, recipe: Recipe) -> dict[str, Any]:
-        """The device profile under a recipe. UnknownNameError: a field that this target does not have."""
+        """The device profile under a recipe.
+
+        UnknownNameError: a field that this target does not have. RecipeError: a value of another type than the field's.
+        """
         fields = {f.name: f for f in self.profile}
         values = {f.name: f.default for f in self.profile}
         for name, value in recipe.profile:

@@ -25,6 +25,20 @@ class Outcome(StrEnum):
     ERROR = "error"
 
 
+#: Which outcome speaks first, of several that answer one question.
+RANK = {
+    Outcome.APPLIED: 0,
+    Outcome.ERROR: 1,
+    Outcome.DECLINED: 2,
+    Outcome.SKIPPED: 3,
+    Outcome.SHADOWED: 4,
+    Outcome.DISABLED: 5,
+    Outcome.NEAR_MISS: 6,
+    Outcome.NOTHING_TO_FUSE: 7,
+    Outcome.NO_ANCHOR: 8,
+}
+
+
 class Verdict(NamedTuple):
     """What became of `pattern` at `anchor`, on the graph as it was after step `met_at`.
 

@@ -15,6 +15,7 @@ from lowerscope import edits
 from lowerscope.errors import LowerscopeError, MeasureError
 from lowerscope.history import decomposed_from
 from lowerscope.lowering import Lowerer, Lowering
+from lowerscope.measure.compare import DIFFERENT
 from lowerscope.measure.parity import parity
 from lowerscope.ops import display_name
 from lowerscope.program import Program
@@ -26,6 +27,8 @@ from lowerscope.verdict import Outcome, Verdict
 from lowerscope.why import verdict_of
 
 _WOULD = (Outcome.APPLIED, Outcome.DISABLED)
+#: Of many choices the pairs are many more; each is lowered by, so that these are as many as one waits for.
+_MOST_DEVICES = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +146,6 @@ def _profiles(lowering: Lowering, actual: Any) -> Iterator[tuple[str, dict[str, 
         yield "the device has " + ", ".join(f"{k} = {v}" for k, v in fields.items()), fields
 
 
-_MOST_DEVICES = 40
-
-
 def _try_recipe(
     lowerer: Lowerer, lowering: Lowering, verdict: Verdict, says: str, recipe: Recipe, polled: Callable[[], None]
 ) -> Suggestion | None:
@@ -193,9 +193,9 @@ def numbers(before: Program, after: Program, polled: Callable[[], None]) -> tupl
 
     try:
         report = parity(before, after, oracle=False, cancelled=cancelled)
-        if report.verdict == "different":
+        if report.verdict == DIFFERENT:
             # in float16 they may differ by what the original itself is off: ask the oracle
             report = parity(before, after, cancelled=cancelled)
     except MeasureError as error:
         return None, str(error)
-    return report.verdict in ("equal", "close"), report.sentence
+    return report.agrees, report.sentence

@@ -14,22 +14,10 @@ from lowerscope.ops import display_name
 from lowerscope.partitions import outside_reason
 from lowerscope.pattern import REGISTRY, Pattern
 from lowerscope.subgraph_constants import seen_inside
-from lowerscope.verdict import Outcome, Verdict
+from lowerscope.verdict import RANK, Outcome, Verdict
 
 #: How far from a node its nearest anchor is looked for: a match of ours spans at most five nodes.
 _REACH = 4
-#: Which verdict speaks first when a node has had several lives.
-RANK = {
-    Outcome.APPLIED: 0,
-    Outcome.ERROR: 1,
-    Outcome.DECLINED: 2,
-    Outcome.SKIPPED: 3,
-    Outcome.SHADOWED: 4,
-    Outcome.DISABLED: 5,
-    Outcome.NEAR_MISS: 6,
-    Outcome.NOTHING_TO_FUSE: 7,
-    Outcome.NO_ANCHOR: 8,
-}
 
 
 def why_not(lowering: Lowering, pattern: str, node: str) -> Explanation:

@@ -270,24 +270,10 @@ def _p99(errors: torch.Tensor) -> float:
 
 
 def _exact(reference: torch.Tensor, dtype: bool, why: str = "") -> Comparison:
-    nan = None if _is_exact(reference) else True
     return Comparison(
-        EQUAL,
-        why,
-        True,
-        dtype,
-        nan,
-        0.0,
-        None,
-        0.0,
-        0.0,
-        math.inf,
-        reference.numel(),
-        0,
-        worst=0.0,
-        noise=0.0,
-        signal=0.0,
-    )
+        EQUAL, why, shape_agrees=True, dtype_agrees=dtype, nan_agrees=None if _is_exact(reference) else True,
+        max_abs=0.0, p99_abs=0.0, norm_l2=0.0, sqnr_db=math.inf, elements=reference.numel(), worst=0.0, noise=0.0, signal=0.0,
+    )  # fmt: skip
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:

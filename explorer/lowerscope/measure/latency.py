@@ -20,6 +20,7 @@ from lowerscope.errors import MeasureError
 from lowerscope.functional import decomposed
 from lowerscope.measure.batches import flatten
 from lowerscope.measure.compare import Comparison, compare
+from lowerscope.measure.latency_worker import LABELS, LOADS
 from lowerscope.measure.process import read_json, run_worker, write_json
 from lowerscope.measure.report import severity
 from lowerscope.ops import decomposition, is_own
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
 # Below this a difference says nothing about the programs, however many runs agree on it.
 _LEAST_NOISE = 0.02
-# The worker loads each program this often; run i is one of load i modulo this.
-_LOADS = 2
 _CONFIDENCE = 0.95
 
 
@@ -79,7 +78,7 @@ class LatencyReport:
         """How far two loads of one and the same program are apart, relative; 2% at least."""
         apart = [_LEAST_NOISE]
         for times in (self.before_ms, self.after_ms):
-            loads = [median(times[load::_LOADS]) for load in range(_LOADS) if times[load::_LOADS]]
+            loads = [median(times[load::LOADS]) for load in range(LOADS) if times[load::LOADS]]
             apart.append(max(loads) / min(loads) - 1)
         return max(apart)
 
@@ -162,7 +161,7 @@ def latency(
     flat = flatten(before, args, kwargs)
     with tempfile.TemporaryDirectory(prefix="lowerscope-") as name:
         folder = Path(name)
-        for label, program in (("before", before), ("after", after)):
+        for label, program in zip(LABELS, (before, after), strict=True):
             torch.export.save(portable(program), folder / f"{label}.pt2")
         torch.save(flat, folder / "inputs.pt")
         write_json(folder / "job.json", {"runs": runs, "threads": threads, "profile": profile})

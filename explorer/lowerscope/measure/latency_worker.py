@@ -1,4 +1,4 @@
-"""The process that lowers two programs to XNNPACK with ExecuTorch and times them; run by `latency`, never imported there.
+"""The process that lowers two programs to XNNPACK with ExecuTorch and times them, run by `latency`.
 
 A process of its own, because the runtime can crash, takes seconds to import, registers operators and changes logging.
 Called as ``python -m lowerscope.measure.latency_worker FOLDER``: the folder holds ``job.json``, ``before.pt2``,
@@ -18,6 +18,7 @@ import torch
 from lowerscope.measure.process import read_json, tell_status, work, write_json
 
 LABELS = ("before", "after")
+# Each program is loaded this often; run i is one of load i modulo this.
 LOADS = 2
 _WARM_UP = 3
 # A program quicker than this is called several times in a row for one sample: a lone call is mostly jitter.

@@ -1,4 +1,4 @@
-"""The process that lets ExecuTorch's XnnpackPartitioner judge programs; run by `partitioner`, never imported there.
+"""The process that lets ExecuTorch's XnnpackPartitioner judge programs, run by `partitioner`.
 
 Called as ``python -m lowerscope.measure.partitioner_worker FOLDER``: the folder holds ``before.pt2`` and ``after.pt2``, each
 node tagged with its name; ``result.json`` appears when it is done.

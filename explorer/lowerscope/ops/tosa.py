@@ -121,6 +121,9 @@ def conv2d(
     Args:
         input: int8 [N, C_in, H, W]; `weight` int8 [C_out, C_in / groups, KH, KW]; `bias` int32 [C_out] or None.
         padding: [top and bottom, left and right].
+
+    Raises:
+        OperatorError: input or weight is not int8, or the bias not int32.
     """
     return _convolve(input, weight, bias, stride, padding, dilation, False, [0, 0], groups, input_zp)
 
@@ -142,7 +145,11 @@ def transpose_conv2d(
     groups: int,
     input_zp: int,
 ) -> torch.Tensor:
-    """The transposed convolution of the same kind: int8 [N, C_in, H, W], weight int8 [C_in, C_out / groups, KH, KW]."""
+    """The transposed convolution of the same kind: int8 [N, C_in, H, W], weight int8 [C_in, C_out / groups, KH, KW].
+
+    Raises:
+        OperatorError: input or weight is not int8, or the bias not int32.
+    """
     return _convolve(input, weight, bias, stride, padding, [1, 1], True, output_padding, groups, input_zp)
 
 
@@ -187,9 +194,10 @@ def _convolve(
     groups: int,
     input_zp: int,
 ) -> torch.Tensor:
-    _require_int8("CONV2D", input, weight)
+    op = "TRANSPOSE_CONV2D" if transposed else "CONV2D"
+    _require_int8(op, input, weight)
     if bias is not None and bias.dtype != torch.int32:
-        raise OperatorError(f"CONV2D takes an int32 bias, not {bias.dtype}: quantize it with the accumulator's scale")
+        raise OperatorError(f"{op} takes an int32 bias, not {bias.dtype}: quantize it with the accumulator's scale")
     sums = torch.ops.aten.convolution.default(
         _centred(input, input_zp),
         weight.to(torch.float64),

@@ -84,6 +84,9 @@ def linear_q4gsw(
         weights: uint8 [N, K / 2], packed by `pack_int4`: its rows are the N real outputs.
         weight_scales: [K / group_size, N4] with N4 the multiple of 4 at or above N; `bias` is [N4] or None. What they
             hold beyond N is padding and does not reach the result.
+
+    Raises:
+        OperatorError: `group_size` does not divide K.
     """
     return _linear(input, _per_group(input, weights, weight_scales, group_size), _real_outputs(bias, weights))
 
@@ -111,6 +114,9 @@ def linear_dq8ca_q4gsw(
         input_scale: one value for each row of the input, in any shape that holds them in order; `input_zero_point`,
             an integer tensor, likewise.
         weights: as for `linear_q4gsw`, and so are `weight_scales` and `bias`.
+
+    Raises:
+        OperatorError: `group_size` does not divide K.
     """
     rows = (*input.shape[:-1], 1)
     activation = _through_int8(input, input_scale.reshape(rows), input_zero_point.reshape(rows))

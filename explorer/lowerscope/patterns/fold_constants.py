@@ -17,9 +17,9 @@ from lowerscope.mutation import hidden_writes
 from lowerscope.ops import display_name
 from lowerscope.pattern import ANY, Declined, Kind, Match, Pattern, pattern
 
-#: A result larger than this (in elements) is left to be computed: a lookup table expanded to a file of gigabytes helps nobody.
+#: A result larger than this (in elements) is left to be computed, unless it is no larger than what it is computed from, as
+#: a reshaped weight is: a lookup table expanded to a file of gigabytes helps nobody.
 _LARGEST = 2**24
-#: ... unless it is no larger than what it is computed from, as a reshaped weight is.
 
 
 @pattern("*", after=["core_aten"], source="pytorch/executorch#25041")

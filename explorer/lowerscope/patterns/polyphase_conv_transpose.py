@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, prod
 from typing import Any
 
 from torch.fx import Node
@@ -94,9 +94,7 @@ class PolyphaseConvTranspose(Pattern):
 
     def sentence(self, match: Match) -> str:
         spec: ConvSpec = match["spec"]
-        phases = 1
-        for s in spec.stride:
-            phases *= s
+        phases = prod(spec.stride)
         form = "one convolution with" if match["dense"] else f"{phases} depthwise convolutions, one for each of"
         return f"The transposed convolution of stride {'×'.join(map(str, spec.stride))} becomes {form} {phases} output phases, interleaved."
 
@@ -113,9 +111,7 @@ def _dense(spec: ConvSpec, axes: list[polyphase.Axis], edit: Editor) -> Node:
         "phases",
         ("dense", spec.stride),
     )
-    count = 1
-    for s in spec.stride:
-        count *= s
+    count = prod(spec.stride)
     bias = None
     if spec.bias is not None:
         held = spec.bias
