@@ -60,8 +60,13 @@ def _written_in_place(graph: torch.fx.Graph) -> set[str]:
     return written
 
 
-def hidden_writes(node: torch.fx.Node) -> list[torch.fx.Node]:
-    """The nodes that the call at `node` writes to without its schema saying so."""
+def written_into(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The nodes that the call at `node` writes into, whether or not its schema says so."""
+    return [found for value, is_write, _ in _touched(node) if is_write for found in _nodes_in(value)]
+
+
+def _hidden_writes(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """The nodes that the call at `node` writes into without its schema saying so."""
     schema = getattr(node.target, "_schema", None)
     flag = None if schema is None else _UPDATES_STATISTICS.get(schema.name)
     if flag is None:
@@ -73,7 +78,7 @@ def hidden_writes(node: torch.fx.Node) -> list[torch.fx.Node]:
 
 def _touched(node: torch.fx.Node) -> Iterator[tuple[Any, bool, bool]]:
     """(argument, whether it is written to, whether the result shares its memory) of the call at `node`."""
-    for target in hidden_writes(node):
+    for target in _hidden_writes(node):
         yield target, True, False
     schema = getattr(node.target, "_schema", None)
     if schema is None or all(argument.alias_info is None for argument in schema.arguments):

@@ -22,9 +22,10 @@ from lowerscope.measure.inside import is_inside, measure_inside
 from lowerscope.measure.interpreter import Cancelled, Interpreter
 from lowerscope.measure.node_values import compare_values, rmse_ratio
 from lowerscope.measure.randomness import is_random, is_uninitialised, undetermined
-from lowerscope.measure.region import Alignment, Region, writes_in_place
+from lowerscope.measure.region import Alignment, Region
 from lowerscope.measure.step_error import Lowered, Rewrite, StepError
 from lowerscope.measure.time_left import Halves
+from lowerscope.measure.written import writes_in_place
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
@@ -160,7 +161,7 @@ class _Walk:
     def measure(self, flat: tuple[Any, ...], oracle: bool, measured: Callable[[], None]) -> list[StepError]:
         at = self._plan()
         random = undetermined(self._before.graph)
-        copies = writes_in_place(self._before.graph)
+        copies = writes_in_place(self._before.graph_module)
         walk = Interpreter(self._before, cancelled=self._cancelled).walk(flat)
         reference = _Held(walk, self._needs, copies=copies)
         gold = None

@@ -19,8 +19,9 @@ from lowerscope.measure.compare import INCOMPARABLE, Comparison
 from lowerscope.measure.interpreter import Cancelled, Interpreter
 from lowerscope.measure.node_values import compare_values, rmse_ratio
 from lowerscope.measure.randomness import is_random, is_uninitialised, random_sources, undetermined
-from lowerscope.measure.region import Alignment, Region, writes_in_place
+from lowerscope.measure.region import Alignment, Region
 from lowerscope.measure.step_error import StepError
+from lowerscope.measure.written import writes_in_place
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
@@ -57,11 +58,7 @@ def measure_inside(
         else:
             pair.why = f"{path[:-1]} is not a sub-graph of both programs: a rewrite took it away"
     found = [_SubGraph(before, after, path, pairs) for path, pairs in graphs.items()]
-    copies = any(
-        writes_in_place(module.graph)
-        for module in before.graph_module.modules()
-        if isinstance(module, torch.fx.GraphModule)
-    )
+    copies = writes_in_place(before.graph_module)
     reference = _Recorded(before, flat, {n for g in found for n in g.needs}, cancelled, copies=copies)
     lowered = _Recorded(after, flat, {pair.after for g in found for pair in g.pairs}, cancelled, copies=copies)
     drawn = bool(random_sources(before))

@@ -18,16 +18,15 @@ from torch.utils import _pytree as pytree
 
 from lowerscope.errors import MeasureError, first_line
 from lowerscope.measure.casting import Casting
-from lowerscope.measure.counts import attribute, node_op_name, sub_modules
+from lowerscope.measure.counts import attribute, node_op_name
 from lowerscope.measure.sizes import bind, resolve
-from lowerscope.mutation import hidden_writes
+from lowerscope.measure.written import written_placeholders
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
 
 Hook = Callable[[str, torch.fx.Node, Any], None]
 """Called with (node id, node, value) right after a node of a sub-graph has run."""
-
 
 # How torch's allocators, on the CPU of each platform and on accelerators, say it.
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "out of memory")
@@ -98,12 +97,7 @@ class Interpreter:
             MeasureError: a node raises; the message names the node, its operator and the cause.
             Cancelled: `cancelled` said so.
         """
-        walk = self.walk(flat_inputs)
-        while True:
-            try:
-                next(walk)
-            except StopIteration as end:
-                return end.value
+        return _result(self.walk(flat_inputs))
 
     def walk(self, flat_inputs: Sequence[Any]) -> Generator[tuple[str, torch.fx.Node, Any], None, Run]:
         """Like `run`, one node of the top graph at a time: yields (node id, node, value), returns the Run.
@@ -113,7 +107,7 @@ class Interpreter:
         self._run, self._sizes = Run({}, {}), {}
         module, signature = self._exported.graph_module, self._exported.graph_signature
         placeholders = [node for node in module.graph.nodes if node.op == "placeholder"]
-        written = _written(module)
+        written = written_placeholders(module)
         values: list[Any] = []
         inputs = iter(flat_inputs)
         for node, spec in zip(placeholders, signature.input_specs, strict=True):
@@ -175,14 +169,6 @@ class Interpreter:
             f"{self._name} has no value for its {spec.kind.name.lower()} {spec.target!r}: export it again"
         )
 
-    def _graph(self, module: torch.fx.GraphModule, inputs: Sequence[Any], path: str) -> Any:
-        walk = self._walk(module, inputs, path)
-        while True:
-            try:
-                next(walk)
-            except StopIteration as end:
-                return end.value
-
     def _walk(
         self, module: torch.fx.GraphModule, inputs: Sequence[Any], path: str
     ) -> Generator[tuple[str, torch.fx.Node, Any], None, Any]:
@@ -217,7 +203,7 @@ class Interpreter:
         value = attribute(module, target)
         if isinstance(value, torch.fx.GraphModule):
             # A higher-order operator calls its sub-graphs itself: what it calls is this interpreter.
-            return lambda *args: self._graph(value, args, f"{path}{target}/")
+            return lambda *args: _result(self._walk(value, args, f"{path}{target}/"))
         if isinstance(value, FakeTensor):  # torch.export does not lift what a hints_wrapper's function closes over
             raise MeasureError(
                 f"'{path}{target}' of {self._name} is a weight without values, left so by torch.export: hand it to the "
@@ -275,10 +261,13 @@ def output_paths(exported: torch.export.ExportedProgram) -> list[str]:
     return ["out" + pytree.keystr(path) for path, _ in leaves]
 
 
-def writes_in_place(module: torch.fx.GraphModule) -> bool:
-    """Whether an operator of the graph, or of a sub-graph, writes to one of its inputs."""
-    graphs = (sub.graph for sub in module.modules() if isinstance(sub, torch.fx.GraphModule))
-    return any(_written_by(node) for graph in graphs for node in graph.nodes)
+def _result(walk: Generator[Any, None, Any]) -> Any:
+    """What a walk returns at its end."""
+    while True:
+        try:
+            next(walk)
+        except StopIteration as end:
+            return end.value
 
 
 def _last_uses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]]:
@@ -293,42 +282,6 @@ def _last_uses(graph: torch.fx.Graph) -> dict[torch.fx.Node, list[torch.fx.Node]
         if freed:
             last[node] = freed
     return last
-
-
-def _written(module: torch.fx.GraphModule) -> set[torch.fx.Node]:
-    """Placeholders that an in-place operator may write to, directly, through a view, or inside a sub-graph."""
-    if not writes_in_place(module):
-        return set()
-    sources: dict[torch.fx.Node, set[torch.fx.Node]] = {}
-    written: set[torch.fx.Node] = set()
-    for node in module.graph.nodes:
-        if node.op == "placeholder":
-            sources[node] = {node}
-        elif node.op == "call_function":
-            of_args = {used: sources.get(used, set()) for used in node.all_input_nodes}
-            schema = getattr(node.target, "_schema", None)
-            aliasing = schema is None or any(r.alias_info is not None for r in schema.returns)
-            # Some composite operators (reshape, to, contiguous) return a view though their schema does not say so.
-            aliasing = aliasing or torch.Tag.maybe_aliasing_or_mutating in getattr(node.target, "tags", ())
-            aliasing = aliasing or getattr(node.target, "_can_decompose", lambda: False)()
-            sources[node] = set().union(*of_args.values()) if aliasing else set()
-            for _, sub in sub_modules(node, module):
-                if _written(sub) or any(_written_by(inner) for inner in sub.graph.nodes):
-                    written.update(*of_args.values())
-            for target in _written_by(node):
-                written.update(sources.get(target, set()))
-    return written
-
-
-def _written_by(node: torch.fx.Node) -> list[torch.fx.Node]:
-    schema = getattr(node.target, "_schema", None)
-    targets: list[Any] = list(hidden_writes(node))
-    if schema is None or not schema.is_mutable:
-        return targets
-    for position, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            targets.append(node.args[position] if position < len(node.args) else node.kwargs.get(argument.name))
-    return [target for target in pytree.tree_leaves(targets) if isinstance(target, torch.fx.Node)]
 
 
 def _finite(value: Any) -> bool:

@@ -23,10 +23,11 @@ from lowerscope.measure.compare import (
     Comparison,
     compare,
 )
-from lowerscope.measure.interpreter import Cancelled, Interpreter, Run, writes_in_place
+from lowerscope.measure.interpreter import Cancelled, Interpreter, Run
 from lowerscope.measure.lively import default_statistics, lively
 from lowerscope.measure.randomness import random_sources, seeded
 from lowerscope.measure.report import ParityReport, ParityRow, join
+from lowerscope.measure.written import writes_in_place
 
 if TYPE_CHECKING:
     from lowerscope.program import Program

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils import _pytree as pytree
 
+from lowerscope.mutation import written_into
+
 # A replacement that has to be traced back further than this to values of the original is not one rewrite's work.
 _LARGEST = 256
 
@@ -66,20 +68,10 @@ class Alignment:
                     stack.append(used)
             if len(inside) > _LARGEST:
                 return f"over {_LARGEST} nodes lie between {name} and values that the original has too"
-        if any(_writes(node) for node in inside):
+        if any(written_into(node) for node in inside):
             return "it writes in place"
         order = [node for node in end.graph.nodes if node in inside]
         return Region(order, [node for node in edge if node.name in self.same])
-
-
-def writes_in_place(graph: torch.fx.Graph) -> bool:
-    """Whether an operator of the graph itself writes to one of its arguments."""
-    return any(_writes(node) for node in graph.nodes)
-
-
-def _writes(node: torch.fx.Node) -> bool:
-    schema = getattr(node.target, "_schema", None)
-    return schema is not None and schema.is_mutable
 
 
 def _is_same(old: torch.fx.Node, new: torch.fx.Node) -> bool:

@@ -9,11 +9,11 @@ import torch
 from torch.fx import Node
 from torch.fx.node import map_arg
 
-from lowerscope.arguments import arguments, shape_of, value_of
+from lowerscope.arguments import shape_of, value_of
 from lowerscope.check import Check, Condition
 from lowerscope.decompose import QUANTIZATION
 from lowerscope.editor import Editor
-from lowerscope.mutation import hidden_writes
+from lowerscope.mutation import written_into
 from lowerscope.ops import display_name
 from lowerscope.pattern import ANY, Declined, Kind, Match, Pattern, pattern
 
@@ -73,7 +73,7 @@ class FoldConstants(Pattern):
         )  # fmt: skip
         impure = next((n for n in computed if _impure(n)), None)
         check.that("pure", impure is None, at=impure or anchor, expected="a pure op", actual=_called(impure))
-        writer = next((u for n in sorted(computed) for u in n.users if n in _written(u)), None)
+        writer = next((u for n in sorted(computed) for u in n.users if n in written_into(u)), None)
         check.that(
             "not_written", writer is None, at=writer or anchor, expected="readers only",
             actual=_called(writer), because=writer and "it would write into the program's own constant",
@@ -156,17 +156,7 @@ def _called(node: Node | None) -> str | None:
 
 
 def _impure(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or bool(_written(node))
-
-
-def _written(node: Node) -> list[Any]:
-    """What the call at `node` writes into, whether or not its schema says so."""
-    schema = getattr(node.target, "_schema", None)
-    if schema is None:
-        return []
-    given = arguments(node) if schema.is_mutable else {}
-    said = [given.get(a.name) for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    return [*said, *hidden_writes(node)]
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) or bool(written_into(node))
 
 
 def _sources(computed: dict[Node, None]) -> tuple[Node, ...]:
