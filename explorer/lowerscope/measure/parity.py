@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,13 +15,14 @@ from lowerscope.measure.casting import Casting
 from lowerscope.measure.compare import (
     CLOSE,
     DIFFERENT,
+    EQUAL,
     INCOMPARABLE,
     NONDETERMINISTIC,
-    TOLERANCES,
     Comparison,
     compare,
 )
 from lowerscope.measure.interpreter import Cancelled, Interpreter, Run
+from lowerscope.measure.judging import judge_by_oracle, judged_in
 from lowerscope.measure.lively import default_statistics, lively
 from lowerscope.measure.randomness import random_sources, seeded
 from lowerscope.measure.report import ParityReport, ParityRow, join
@@ -32,10 +31,7 @@ from lowerscope.measure.written import writes_in_place
 if TYPE_CHECKING:
     from lowerscope.program import Program
 
-# The lowered program may be this many times further from the oracle than the original before that counts against it.
-_AS_GOOD = 2.0
-# An original further off than this, relative to the result, is no yardstick: what is as bad as it is bad.
-_YARDSTICK = {None: 0.05, torch.float16: 0.5, torch.bfloat16: 0.5}
+# Any would do: the same one each time makes a measurement of a random model the same each time.
 _SEED = 20_130
 
 
@@ -191,7 +187,7 @@ class _Measurement:
         with seeded(_SEED + 1 if self._sources else None):
             second = runner.run(batch.flat)
         old, new = _results(first), _results(second)
-        differing = {name for name in old if compare(old[name], new[name], tolerance=0.0).verdict != "equal"}
+        differing = {name for name in old if compare(old[name], new[name], tolerance=0.0).verdict != EQUAL}
         if not differing:
             return {}
         self.report.reference_twice = "differs"
@@ -212,39 +208,13 @@ class _Measurement:
             if comparison.different == 0 and comparison.verdict != INCOMPARABLE:
                 row.error_before = row.error_after = 0.0
             elif gold is not None and isinstance(gold.get(name), torch.Tensor) and _is_float(old):
-                self._against_oracle(row, gold[name], old, new)
+                judge_by_oracle(row, gold[name], old, new)
             self._add(row)
-
-    def _against_oracle(self, row: ParityRow, gold: torch.Tensor, old: Any, new: Any) -> None:
-        before, after = (compare(gold, value, check_dtype=False) for value in (old, new))
-        row.error_before, row.error_after = before.noise, after.noise
-        if row.verdict != DIFFERENT or row.worst.nan_agrees is False:
-            return
-        if before.norm_l2 <= _YARDSTICK[None] and _as_good(before, after):
-            row.verdict = CLOSE
-            row.why = join([row.why, "no further from the float64 run than the original is"])
 
     def _compare_low(self, reference: Run, original: Run, lowered: Run, batch: Batch, low: torch.dtype) -> None:
         old = self._pairs(reference, original, batch, low)
-        new = self._pairs(reference, lowered, batch, low)
-        tolerance = self._tolerance if self._tolerance is not None else TOLERANCES[low]
-        for name in new:
-            before = compare(*old[name], tolerance=tolerance, check_dtype=False)
-            after = compare(*new[name], tolerance=tolerance, check_dtype=False)
-            got, expected = _dtype(new[name][1]), _dtype(old[name][1])
-            after = replace(after, dtype_agrees=got == expected)
-            if after.verdict != INCOMPARABLE and not after.dtype_agrees:
-                after = replace(after, verdict=INCOMPARABLE, why=f"dtype {got}, expected {expected}")
-            row = ParityRow.of(name, after, batch.label)
-            row.before, row.error_before, row.error_after = before, before.noise, after.noise
-            if after.verdict == DIFFERENT:
-                usable = before.nan_agrees is not False and before.norm_l2 <= _YARDSTICK[low]
-                if usable and _as_good(before, after):
-                    row.verdict, row.why = CLOSE, join([after.why, "no further from float32 than the original is"])
-                elif compare(old[name][1], new[name][1], tolerance=tolerance).agrees:
-                    row.verdict, row.as_bad = CLOSE, True
-                    row.why = join([after.why, f"and so is the original, which {dtype_name(low)} serves badly"])
-            self._add(row)
+        for name, (_, new) in self._pairs(reference, lowered, batch, low).items():
+            self._add(judged_in(low, name, batch.label, *old[name], new, self._tolerance))
 
     def _pairs(self, reference: Run, other: Run, batch: Batch, low: torch.dtype | None) -> dict[str, tuple[Any, Any]]:
         pairs = {path: (value, other.outputs.get(path)) for path, value in reference.outputs.items()}
@@ -258,7 +228,7 @@ class _Measurement:
                 casting = Casting(low) if low else None
                 kept = casting.tensor(kept) if casting and isinstance(kept, torch.Tensor) else kept
                 old, new = (kept if name not in reference.state else old), (kept if name not in other.state else new)
-                if compare(old, new, check_dtype=low is None).verdict == "equal":
+                if compare(old, new, check_dtype=low is None).verdict == EQUAL:
                     continue
             pairs[f"state {name}"] = (old, new)
         return pairs
@@ -277,7 +247,7 @@ class _Measurement:
             row.why = join([row.why, *(flip.clause for flip in self._flips if self._concerns(flip, row.output))])
         why = (self._random or {}).get(row.output)
         if why is not None and row.verdict != INCOMPARABLE:
-            drawn = "the same when both draw the same numbers" if row.verdict in ("equal", "close") else ""
+            drawn = "the same when both draw the same numbers" if row.verdict in (EQUAL, CLOSE) else ""
             row.verdict, row.why = NONDETERMINISTIC, join([why, drawn])
         if row.output in self._rows:
             self._rows[row.output].merge(row)
@@ -323,12 +293,6 @@ class _Measurement:
                 )
 
 
-def _as_good(before: Comparison, after: Comparison) -> bool:
-    if math.isnan(before.noise) or math.isnan(after.noise):
-        return False
-    return after.max_abs <= _AS_GOOD * before.max_abs and math.sqrt(after.noise) <= _AS_GOOD * math.sqrt(before.noise)
-
-
 def _results(run: Run) -> dict[str, Any]:
     return {**run.outputs, **{f"state {name}": value for name, value in run.state.items()}}
 
@@ -346,7 +310,3 @@ def _has_half(run: Run) -> bool:
 
 def _is_float(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and (value.is_floating_point() or value.is_complex())
-
-
-def _dtype(value: Any) -> str:
-    return dtype_name(value.dtype) if isinstance(value, torch.Tensor) else type(value).__name__
