@@ -18,6 +18,7 @@ from lowerscope.errors import RewriteError
 from lowerscope.fake_run import difference
 from lowerscope.new_constants import ConstantAdder
 from lowerscope.pattern import Match
+from lowerscope.strides import follow, same_strides
 
 _INHERITED_META = ("nn_module_stack", "stack_trace", "source_fn_stack", "torch_fn", "custom")
 _TRAILING_NUMBER = re.compile(r"^(.*?)(?:_(\d+))?$")
@@ -91,7 +92,8 @@ class Editor(ConstantAdder):
     def replace(self, old: Node, new: Node, *, readers: Iterable[Node] | None = None) -> None:
         """Let every reader of `old` (or just `readers`) read `new` instead.
 
-        RewriteError: `new` has another dtype or shape, or another number of outputs.
+        Where `new` is laid out otherwise in memory, the strides of what reads it follow. RewriteError: `new` has another
+        dtype or shape, or another number of outputs.
         """
         unlike = difference(new.meta.get("val"), old.meta.get("val"))
         if unlike is not None:
@@ -99,10 +101,16 @@ class Editor(ConstantAdder):
         for user in list(old.users) if readers is None else list(readers):
             if user is not new:
                 self.set_input(user, old, new)
+        if not same_strides(new.meta.get("val"), old.meta.get("val")):
+            follow(self, new)
 
     def refresh(self, node: Node) -> None:
         """Compute a node's fake value again, after its arguments have changed."""
-        self.set_value(node, self._fake.run(node.target, node.args, node.kwargs))
+        self.set_value(node, self.run_again(node))
+
+    def run_again(self, node: Node) -> Any:
+        """The fake value that a node has by what it reads now. Whatever its op raises on that comes through."""
+        return self._fake.run(node.target, node.args, node.kwargs)
 
     def finish(self, result: Node | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Close the step: the replacement takes over, what is dead goes, provenance is written.

@@ -154,6 +154,13 @@ def _kind(value: Any) -> str:
     return {torch.SymInt: "int", torch.SymFloat: "float", torch.SymBool: "bool"}.get(type(value), type(value).__name__)
 
 
+def sizes_agree(made: Sequence[Any], wanted: Sequence[Any]) -> bool:
+    """Whether two shapes are the same for all inputs, so far as their symbols tell."""
+    return len(made) == len(wanted) and all(
+        m is w or statically_known_true(m == w) for m, w in zip(made, wanted, strict=True)
+    )
+
+
 def _same_sizes(made: Sequence[Any], wanted: Sequence[Any]) -> bool:
     return len(made) == len(wanted) and all(m is w or _same_size(m, w) for m, w in zip(made, wanted, strict=True))
 

@@ -13,7 +13,7 @@ from lowerscope.arguments import dtype_of
 from lowerscope.check import Check, Condition
 from lowerscope.decompose import Decomposition, decomposes, decomposition
 from lowerscope.editor import Editor
-from lowerscope.fake_run import is_symbolic
+from lowerscope.fake_run import is_symbolic, sizes_agree
 from lowerscope.functional import functional_twin, is_simple, later_readers, writes
 from lowerscope.ops import display_name
 from lowerscope.partition_graph import is_getitem
@@ -94,9 +94,12 @@ class CoreAten(Pattern):
 
 def _keep_symbols(old: Node, new: Any, edit: Editor) -> None:
     """Let a number or size that is known only when the program runs keep the symbol by which later nodes know it."""
-    value = old.meta.get("val")
-    if is_symbolic(value) and isinstance(new, Node) and is_symbolic(new.meta.get("val")):
-        edit.set_value(new, value)
+    value, made = old.meta.get("val"), new.meta.get("val") if isinstance(new, Node) else None
+    if not is_symbolic(value) or not is_symbolic(made):
+        return
+    if isinstance(value, torch.Tensor) and isinstance(made, torch.Tensor) and sizes_agree(made.shape, value.shape):
+        return  # its strides are its own: by those of the op it replaces, a later op would be decomposed into a wrong view
+    edit.set_value(new, value)
 
 
 def _getitems(node: Node) -> tuple[Node, ...]:
