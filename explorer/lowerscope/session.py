@@ -6,13 +6,12 @@ import os
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from pathlib import Path
 from types import MethodType
 from typing import Any
 
 from torch.fx import Node
 
-from lowerscope.errors import LowerscopeError, RecipeError, unknown
+from lowerscope.errors import RecipeError, unknown
 from lowerscope.lowering import Entering, Lowerer, Lowering
 from lowerscope.measurements import Measurements
 from lowerscope.ops import display_name
@@ -212,16 +211,9 @@ class Session(Questions, Measurements):
 
         Returns a sentence that says what it holds. LowerscopeError: the file cannot be written.
         """
-        from lowerscope_widgets.html_export import to_html  # lazy: the engine does not need a notebook
+        from lowerscope_widgets.html_export import write_html  # lazy: the engine does not need a notebook
 
-        document, held = to_html(self)
-        try:
-            Path(path).write_text(document, encoding="utf-8")
-        except OSError as error:
-            raise LowerscopeError(
-                f"cannot write {os.fspath(path)!r} ({error.strerror}): choose another place"
-            ) from error
-        return held
+        return write_html(path, self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
         from lowerscope_widgets import display_session  # lazy: the engine does not need a notebook

@@ -23,7 +23,7 @@ from lowerscope.by_example import pattern_from
 from lowerscope.columns import unpack
 from lowerscope.pattern import REGISTRY
 from lowerscope_widgets import BundleError, Explorer, requests, scenes
-from lowerscope_widgets import explorer as explorer_module
+from lowerscope_widgets import background
 from lowerscope_widgets.bundle import read_bundle
 from lowerscope_widgets.jobs import Jobs
 from tests.engine.nets import mixed
@@ -135,7 +135,7 @@ def test_a_second_view_gets_the_last_scene_and_measurement_without_new_work(
 ) -> None:
     browser.ask("ready")
     assert browser.explorer._jobs.wait()
-    monkeypatch.setattr(explorer_module, "measure", lambda *_: pytest.fail("it was measured again"))
+    monkeypatch.setattr(background, "measure", lambda *_: pytest.fail("it was measured again"))
     browser.heard.clear()
     browser.ask("ready")
     assert len(browser.events("scene")) == 1
@@ -476,7 +476,7 @@ def test_a_toggle_cancels_what_was_being_measured(browser: Browser, monkeypatch:
             threading.Event().wait(0.01)
         tell({"type": what, "revision": revision, "state": "cancelled", "parity": None, "sentence": ""})
 
-    monkeypatch.setattr(explorer_module, "measure", slow)
+    monkeypatch.setattr(background, "measure", slow)
     browser.explorer.measure("parity")
     assert begun.wait(10)
     browser.ask("toggle", pattern="fold_batch_norm", enabled=False)

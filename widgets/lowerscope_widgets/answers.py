@@ -12,11 +12,10 @@ from lowerscope.code_map import CodeMap
 from lowerscope.errors import LowerscopeError
 from lowerscope.explain import Explanation
 from lowerscope.ledger import NodeRecord
-from lowerscope.lowering import Lowering
+from lowerscope.lowering import Lowering, covers
 from lowerscope.measure.counts import node_op_name
 from lowerscope.partitions import Partitions, outside_reason, partitions
 from lowerscope.scene_nodes import kind_of
-from lowerscope.scene_words import covers
 from lowerscope.what_if import what_if
 
 LISTED = 200  # ids in one answer: a mask may have ten thousand users
@@ -133,9 +132,7 @@ def statistics(lowering: Lowering, node: str) -> dict[str, Any]:
     id = lowering.id(node)
     tensor = _tensor(lowering, id)
     values = tensor.detach().to("cpu")
-    floats = (
-        values.to(torch.float64).reshape(-1) if not values.is_complex() else values.abs().to(torch.float64).reshape(-1)
-    )
+    floats = (values.abs() if values.is_complex() else values).to(torch.float64).reshape(-1)
     finite = floats[torch.isfinite(floats)]
     answer: dict[str, Any] = {
         "node": id,

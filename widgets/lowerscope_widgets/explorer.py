@@ -7,7 +7,6 @@ not as traits, which would echo them. What takes long runs in threads (`jobs`), 
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, wait
@@ -21,7 +20,6 @@ from torch.fx import Node
 from lowerscope.errors import LowerscopeError, MissingOperatorError
 from lowerscope.folding import Folding
 from lowerscope.ledger import NodeRecord
-from lowerscope.measure.interpreter import Cancelled
 from lowerscope.module_tree import ModuleTree
 from lowerscope.program import as_program
 from lowerscope.recipe import Recipe
@@ -29,13 +27,15 @@ from lowerscope.scene import Scene
 from lowerscope.scene_nodes import NodeTable
 from lowerscope.session import Session
 from lowerscope.target import target_of
-from lowerscope_widgets import answers, requests
+from lowerscope_widgets import html_export, requests
+from lowerscope_widgets.background import Background
 from lowerscope_widgets.bundle import bundle
 from lowerscope_widgets.cells import follow_cells
 from lowerscope_widgets.jobs import Jobs
 from lowerscope_widgets.live_reload import follow
-from lowerscope_widgets.measuring import WHAT, described, measure, polled_by
+from lowerscope_widgets.measuring import WHAT
 from lowerscope_widgets.opening import Opening, UnknownOps
+from lowerscope_widgets.said import sentence_of
 from lowerscope_widgets.samples import sample_models
 from lowerscope_widgets.scenes import Scenes, pass_on
 from lowerscope_widgets.static_view import StaticView, said_view, session_view, show_static
@@ -78,14 +78,12 @@ class Explorer(anywidget.AnyWidget):
         # first what `close` reads: ipywidgets closes a widget that its constructor gave up on, too
         self._jobs = Jobs()
         self._scenes = Scenes(self._jobs, self._tell)
-        self._measured: dict[str, dict[str, Any]] = {}
+        self._background = Background(self._jobs, self._tell)
         self._end_watching: Callable[[], Any] = lambda: None
         self._session: Session | None = None
         self._opening: Opening | None = None
         self._samples: list[dict[str, str]] | None = None  # offered by a widget that was made without a model
-        self._static: Callable[[StaticView], None] | None = (
-            None  # puts another static view in the place of the one shown
-        )
+        self._show_other: Callable[[StaticView], None] | None = None  # in the place of the static view that is shown
         self._esm, self._css = bundle()
         for name in panels or ():
             if name not in PANELS:
@@ -198,18 +196,16 @@ class Explorer(anywidget.AnyWidget):
         self.note_selected([id])
         self._tell({"type": "focus", "node": id})
 
-    def export_html(self, path: Any) -> str:
-        """Write a file that replays this session without a kernel; returns what it holds, in a sentence."""
-        text, note = self.to_html()
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        return note
+    def export_html(self, path: str | os.PathLike[str]) -> str:
+        """Write a file that replays this session without a kernel; returns what it holds, in a sentence.
+
+        LowerscopeError: the file cannot be written.
+        """
+        return html_export.write_html(path, self.session, self._scenes.maker.folding)
 
     def to_html(self) -> tuple[str, str]:
         """(a self-contained HTML document, what it holds in a sentence). No request leaves it."""
-        from lowerscope_widgets.html_export import to_html
-
-        return to_html(self.session, self._scenes.maker.folding)
+        return html_export.to_html(self.session, self._scenes.maker.folding)
 
     def close(self) -> None:
         """Free the widget in kernel and browser. The session lives on."""
@@ -217,7 +213,7 @@ class Explorer(anywidget.AnyWidget):
             self._opening.stop()
         self._jobs.cancel()
         self._end_watching()
-        self._measured.clear()
+        self._background.forget()
         self._scenes.forget()
         layout = self.layout if self.comm is not None else None
         super().close()
@@ -244,11 +240,7 @@ class Explorer(anywidget.AnyWidget):
     def show_again(self) -> Future[None]:
         """Send the last scene and what was measured of it, for a view that has just come."""
         future = self._scenes.show_again(self.session)
-        for event in list(self._measured.values()):
-            if event["revision"] == self.session.revision:
-                self._tell(event)
-        if "parity" not in self._measured or self._measured["parity"]["revision"] != self.session.revision:
-            self.measure("parity")
+        self._background.tell_again(self.session)
         return future
 
     def reveal(self, node: str) -> Future[None]:
@@ -258,19 +250,10 @@ class Explorer(anywidget.AnyWidget):
         folding.reveal(tree, id)
         return self.show("")
 
-    # ------------------------------------------------------------------ measuring
+    # ------------------------------------------------------------------ beside the user
     def measure(self, what: str, delay: float = 0.0) -> None:
         """Measure in the background; what ran before of that kind is told to stop."""
-        session = self.session
-        lowering, revision = session.lowering, session.revision
-
-        def tell(event: dict[str, Any]) -> None:
-            if event["type"] == what:
-                self._measured[what] = event
-            if revision == session.revision:
-                self._tell(event)
-
-        self._jobs.start(what, lambda cancelled: measure(what, lowering, revision, tell, cancelled), delay)
+        self._background.measure(self.session, what, delay)
 
     def cancel(self, what: str) -> None:
         """Stop what runs in the background: a measurement, "load", "what_if" or "layout"."""
@@ -280,31 +263,7 @@ class Explorer(anywidget.AnyWidget):
 
     def what_if(self, pattern: str, node: str) -> Future[Any]:
         """Try changes under which `pattern` would match at `node`, in the background; None when it is told to stop."""
-        lowering, future = self.session.lowering, Future[Any]()
-
-        def work(cancelled: Callable[[], bool]) -> None:
-            try:
-                future.set_result(answers.suggestions(lowering, pattern, node, polled_by(cancelled)))
-            except Cancelled:
-                future.set_result(None)
-            except BaseException as error:
-                future.set_exception(error)
-
-        self._jobs.start("what_if", work, dropped=lambda: future.set_result(None))
-        return future
-
-    def later(self, work: Callable[[], Any]) -> Future[Any]:
-        """Do `work` in a thread of its own; its result, or its error, is the future's."""
-        future: Future[Any] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(work())
-            except BaseException as error:
-                future.set_exception(error)
-
-        threading.Thread(target=run, name="lowerscope-later", daemon=True).start()
-        return future
+        return self._background.what_if(self.session, pattern, node)
 
     # ------------------------------------------------------------------ what the browser and the session say
     def note_selected(self, nodes: list[str]) -> None:
@@ -386,7 +345,7 @@ class Explorer(anywidget.AnyWidget):
         """The widget; and before it, as an output of its own, what a page without a kernel shows."""
         if self._opening is not None:
             wait([self._opening.future], _GRACE)
-        self._static = show_static(self._static_view())
+        self._show_other = show_static(self._static_view())
         if self._opening is not None and not self._opening.future.done():
             self._opening.future.add_done_callback(self._renew_static)
         return super()._repr_mimebundle_(**options)
@@ -400,8 +359,8 @@ class Explorer(anywidget.AnyWidget):
         return session_view(self.session, self.scene())
 
     def _renew_static(self, _: Future[Session]) -> None:
-        if self._static is not None:
-            self._static(self._static_view())
+        if self._show_other is not None:
+            self._show_other(self._static_view())
 
     def __repr__(self) -> str:
         if self._session is None and self._opening is not None:
@@ -409,10 +368,3 @@ class Explorer(anywidget.AnyWidget):
                 "<Explorer, no model yet>" if self._opening.is_idle else f"<Explorer, opening {self._opening.name!r}>"
             )
         return f"<Explorer of {self.session!r}>"
-
-
-def sentence_of(error: BaseException) -> str:
-    """An error as one sentence for the widget: ours as they are; others with their class and where they arose."""
-    if isinstance(error, KeyboardInterrupt):
-        return "The kernel was interrupted before it had answered: ask again."
-    return str(error) if isinstance(error, LowerscopeError) else described(error)

@@ -12,7 +12,9 @@ import copy
 import gzip
 import html
 import json
+import os
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from lowerscope.errors import LowerscopeError
@@ -23,6 +25,7 @@ from lowerscope.session import Session
 from lowerscope.verdict import Outcome
 from lowerscope_widgets import answers
 from lowerscope_widgets.bundle import bundle
+from lowerscope_widgets.exports import recipe_text
 from lowerscope_widgets.measuring import measure
 
 LARGEST = 40_000_000  #: characters before compression (about 20 times as many as after); what has no room is left out
@@ -70,6 +73,16 @@ def to_html(session: Session, folding: Folding | None = None, *, largest: int = 
         recording=base64.b64encode(gzip.compress(json.dumps(recording).encode(), mtime=0)).decode(),
     )
     return document, note
+
+
+def write_html(path: str | os.PathLike[str], session: Session, folding: Folding | None = None) -> str:
+    """Write what `to_html` gives; returns what it holds, in a sentence. LowerscopeError: the file cannot be written."""
+    document, held = to_html(session, folding)
+    try:
+        Path(path).write_text(document, encoding="utf-8")
+    except OSError as error:
+        raise LowerscopeError(f"cannot write {os.fspath(path)!r} ({error.strerror}): choose another place") from error
+    return held
 
 
 def record(session: Session, folding: Folding | None = None, *, largest: int = LARGEST) -> tuple[dict[str, Any], str]:
@@ -172,8 +185,8 @@ class _Tape:
         """Record what is asked about nodes, while there is room; and the recipe's written forms."""
         lowering = session.lowering
         recipe = session.recipe
-        self._reply(key, {"type": "copy", "what": "python"}, lambda: {"text": recipe.to_python(), "format": "Python"})
-        self._reply(key, {"type": "copy", "what": "json"}, lambda: {"text": recipe.to_json(), "format": "JSON"})
+        for form in ("python", "json"):
+            self._reply(key, {"type": "copy", "what": form}, lambda form=form: recipe_text(recipe, form))
         for node in nodes:
             if self._room <= 0:
                 self.complete = False

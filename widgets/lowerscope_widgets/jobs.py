@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
+T = TypeVar("T")
 Work = Callable[[Callable[[], bool]], None]
 
 
@@ -58,3 +61,17 @@ class Jobs:
         for _, thread in list(self._running.values()):
             thread.join(timeout)
         return not any(thread.is_alive() for _, thread in self._running.values())
+
+
+def in_thread(work: Callable[[], T]) -> Future[T]:
+    """Do `work` in a thread of its own; its result, or its error, is the future's."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="lowerscope-later", daemon=True).start()
+    return future

@@ -9,10 +9,9 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from lowerscope.conflicts import conflicts
-from lowerscope.errors import LowerscopeError
 from lowerscope.lowering import Lowering, lower
 from lowerscope.measure.by_step import lowering_errors
-from lowerscope.measure.compare import Comparison
+from lowerscope.measure.compare import EQUAL, Comparison
 from lowerscope.measure.interpreter import Cancelled
 from lowerscope.measure.latency import LatencyReport, latency
 from lowerscope.measure.parity import parity
@@ -20,6 +19,7 @@ from lowerscope.measure.partitioner import partitioner
 from lowerscope.measure.report import ParityReport, ParityRow
 from lowerscope.measure.step_error import StepError
 from lowerscope.measure.time_left import TimeLeft
+from lowerscope_widgets.said import sentence_of
 
 if TYPE_CHECKING:
     from lowerscope.program import Program
@@ -56,22 +56,10 @@ def measure(what: str, lowering: Lowering, revision: int, tell: Tell, cancelled:
         say("fresh", body, sentence)
     except Cancelled:
         say("cancelled", sentence="Not measured: cancelled.")
-    except LowerscopeError as error:
-        say("failed", sentence=f"Not measured: {error}")
     except Exception as error:  # a bug here must neither end the kernel's thread silently nor look like a result
-        say("failed", sentence=f"Not measured: {described(error)}")
+        say("failed", sentence=f"Not measured: {sentence_of(error)}")
     finally:
         tell({"type": "progress", "what": what, "done": 1, "total": 1, "sentence": ""})
-
-
-def described(error: BaseException) -> str:
-    """An unexpected error in one line: its class, its message, and where it arose."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    where = "" if trace is None else f" ({trace.tb_frame.f_globals.get('__name__', '?')}, line {trace.tb_lineno})"
-    said = next((line.strip() for line in str(error).splitlines() if line.strip()), "no message")
-    return f"{type(error).__name__}: {said}{where}"
 
 
 def _parity(lowering: Lowering, cancelled: Callable[[], bool], progress: Any) -> tuple[dict[str, Any], str]:
@@ -166,7 +154,7 @@ def parity_body(report: ParityReport) -> dict[str, Any]:
     """The protocol's Parity."""
     worst = max(report.rows, key=lambda r: (math.isnan(r.max_abs), r.max_abs), default=None)
     detail = ""
-    if worst is not None and report.verdict != "equal":
+    if worst is not None and report.verdict != EQUAL:
         parts = [f"SQNR {_number(worst.sqnr_db, 4)} dB", f"max abs {_number(worst.max_abs)}"]
         if not math.isnan(worst.oracle_ratio):
             parts.append(f"fp64 {worst.oracle_ratio:.2f}×")
@@ -226,7 +214,7 @@ def step_row(error: StepError, pattern: str) -> dict[str, Any]:
 def _compared(comparison: Comparison | None, why: str) -> str:
     if comparison is None:
         return why or "not measured"
-    if comparison.verdict == "equal":
+    if comparison.verdict == EQUAL:
         return "identical"
     return f"max {_number(comparison.max_abs)}, {_number(comparison.sqnr_db, 4)} dB"
 

@@ -29,8 +29,8 @@ class NoModelError(LowerscopeError):
 class Opening:
     """Opens `source` (the path of a `.pt2`, or a Program) for `target`, as often as it is asked to.
 
-    Without a source there is nothing to wait for until `open` is told one. `tell` hears of each stage as a progress event; `opened` is called with the session, in the thread, before those who
-    wait for it go on.
+    Without a source there is nothing to wait for until `open` is told one. `tell` hears of each stage as a progress
+    event; `opened` is called with the session, in the thread, before those who wait for it go on.
     """
 
     def __init__(

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowerscope.conflicts import flip_for
 from lowerscope.errors import LowerscopeError, unknown
 from lowerscope.lowering import Lowering
-from lowerscope.ops import display_name, is_own
+from lowerscope.ops import display_name
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.scene_words import skip_key
-from lowerscope.svg import to_svg
 from lowerscope.target import pipeline
-from lowerscope_widgets import answers
+from lowerscope_widgets import answers, exports
+from lowerscope_widgets.jobs import in_thread
 from lowerscope_widgets.measuring import WHAT
-from lowerscope_widgets.scenes import LARGEST_MESSAGE
 
 if TYPE_CHECKING:
     from lowerscope_widgets.explorer import Explorer
@@ -209,7 +207,7 @@ def _what_if(explorer: Explorer, request: Mapping[str, Any]) -> Any:
 
 def _statistics(explorer: Explorer, request: Mapping[str, Any]) -> Any:
     lowering, node = explorer.session.lowering, request["node"]
-    return explorer.later(lambda: answers.statistics(lowering, node))
+    return in_thread(lambda: answers.statistics(lowering, node))
 
 
 def _measure(explorer: Explorer, request: Mapping[str, Any]) -> Any:
@@ -228,47 +226,11 @@ def _selected(explorer: Explorer, request: Mapping[str, Any]) -> Any:
 
 # ---------------------------------------------------------------------- what leaves the widget
 def _copy(explorer: Explorer, request: Mapping[str, Any]) -> Any:
-    recipe = explorer.session.recipe
-    if request["what"] == "python":
-        return {"text": recipe.to_python(), "format": "Python"}
-    if request["what"] == "json":
-        return {"text": recipe.to_json(), "format": "JSON"}
-    if request["what"] == "compile_options":
-        options = {name: sorted(values) for name, values in recipe.compile_options().items()}
-        inside = ", ".join(f"{name!r}: {{{', '.join(map(repr, values))}}}" for name, values in options.items())
-        return {"text": f"compile_options = {{{inside}}}", "format": "compile options"}
-    raise unknown("form of a recipe", str(request["what"]), ("python", "json", "compile_options"))
+    return exports.recipe_text(explorer.session.recipe, str(request["what"]))
 
 
 def _export(explorer: Explorer, request: Mapping[str, Any]) -> Any:
-    name = f"{explorer.session.program.name}-{explorer.session.target}"
-    what = request["what"]
-    if what == "svg":
-        scene = explorer.scene()
-        svg = to_svg(scene, int(request.get("step", 0)))
-        return {"text": svg, "filename": f"{name}.svg", "note": f"Saved the picture as {name}.svg."}
-    if what == "html":
-        return explorer.later(lambda: _html(explorer, name))
-    if what == "pt2":
-        return explorer.later(lambda: _pt2(explorer.session.lowering, name))
-    raise unknown("export", str(what), ("svg", "html", "pt2"))
-
-
-def _html(explorer: Explorer, name: str) -> dict[str, str]:
-    text, note = explorer.to_html()
-    if len(text) < LARGEST_MESSAGE:
-        return {"text": text, "filename": f"{name}.html", "note": note}
-    path = Path.cwd() / f"{name}.html"
-    path.write_text(text, encoding="utf-8")
-    return {"text": "", "filename": str(path), "note": f"Saved as {path}, beside the notebook. {note}"}
-
-
-def _pt2(lowering: Lowering, name: str) -> dict[str, str]:
-    program = lowering.program
-    path = program.save(Path.cwd() / f"{name}.pt2")
-    own = sorted({display_name(n.target) for n in program.graph.nodes if n.op == "call_function" and is_own(n.target)})
-    needs = f" It needs `import lowerscope` for {', '.join(own)}." if own else " It needs no operator but torch's own."
-    return {"text": "", "filename": str(path), "note": f"Saved the lowered program as {path}.{needs}"}
+    return exports.export(explorer, str(request["what"]), int(request.get("step", 0)))
 
 
 _HANDLERS: dict[str, Handler] = {
