@@ -22,8 +22,7 @@ import lowerscope
 from lowerscope.by_example import pattern_from
 from lowerscope.columns import unpack
 from lowerscope.pattern import REGISTRY
-from lowerscope_widgets import BundleError, Explorer, requests, scenes
-from lowerscope_widgets import background
+from lowerscope_widgets import BundleError, Explorer, background, requests, scenes
 from lowerscope_widgets.bundle import read_bundle
 from lowerscope_widgets.jobs import Jobs
 from tests.engine.nets import mixed
