@@ -44,7 +44,10 @@ _ALONG_DIM = {
 def lively_inputs(
     exported: torch.export.ExportedProgram, *, seed: int, sizes: Mapping[str, int], examples: Inputs | None = None
 ) -> Inputs:
-    """``(args, kwargs)`` of the structure that the program was exported with; see `Program.inputs`."""
+    """``(args, kwargs)`` of the structure that the program was exported with; see `Program.inputs`.
+
+    UnknownNameError: `sizes` names no dynamic dimension. MeasureError: a size is out of range, or an input cannot be made up.
+    """
     generator = torch.Generator().manual_seed(seed)
     symbols = _values_of_symbols(exported, sizes)
     like = pytree.tree_leaves(examples) if examples is not None else []

@@ -217,7 +217,10 @@ def _with_pattern(lowering: Lowering, id: str, reason: str) -> str:
 
 
 def partitions_frame(lowering: Lowering) -> pd.DataFrame:
-    """A row per region: when ("before" or "after"), nodes, operators, inputs, outputs (ids), transposes."""
+    """A row per region: when ("before" or "after"), nodes, operators, inputs, outputs (ids), transposes.
+
+    RecipeError: the target does not say what its backend takes.
+    """
     rows = [
         {
             "when": when,
@@ -234,7 +237,10 @@ def partitions_frame(lowering: Lowering) -> pd.DataFrame:
 
 
 def outside_frame(lowering: Lowering) -> pd.DataFrame:
-    """A row per operator outside every region: when ("before" or "after"), node, op, module, reason."""
+    """A row per operator outside every region: when ("before" or "after"), node, op, module, reason.
+
+    RecipeError: the target does not say what its backend takes.
+    """
     records = lowering.ledger.records
     rows = [
         {

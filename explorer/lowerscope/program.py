@@ -84,7 +84,7 @@ class Program:
 
     @property
     def example_inputs(self) -> Inputs | None:
-        """``(args, kwargs)`` as given here or carried by the exported program, or None."""
+        """``(args, kwargs)`` as given here or carried by the exported program, or None. LowerscopeError: they are no such pair."""
         if self._own_inputs is not None:
             return self._own_inputs
         carried = self.exported_program.example_inputs

@@ -1,4 +1,4 @@
-"""Every public name says what it is, and names the errors that it raises."""
+"""Every public name says what it is, of which shapes and dtypes, and from where; what may be imported names its errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ import pytest
 import lowerscope
 from lowerscope import errors
 from lowerscope.session import Session
+from tests.engine.source import PUBLIC, TREES, Definition, inherits_docstring
 
 ERRORS = {name for name, value in vars(errors).items() if isinstance(value, type)} | {"AssertionError", "KeyError"}
 #: What an error is made by, where it is not by its class: `raise unknown("pattern", ...)`.
@@ -84,79 +84,12 @@ def test_the_questions_and_measurements_are_among_what_is_checked():
     assert "AssertionError" in _raised(Session.expect)
 
 
-# ---------------------------------------------------------------------- the whole tree, read and not imported
-PACKAGES = (Path(lowerscope.__file__).parent, Path(lowerscope.__file__).parents[2] / "widgets" / "lowerscope_widgets")
-TREES = {path: ast.parse(path.read_text()) for package in PACKAGES for path in sorted(package.rglob("*.py"))}
-CLASSES = {node.name: node for tree in TREES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-OURS = {name for name in CLASSES if name.endswith("Error") and name != "AssertionError"}
-
-Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def _members(
-    body: list[ast.stmt], owner: ast.ClassDef | None = None
-) -> Iterator[tuple[Definition, ast.ClassDef | None]]:
-    """The public classes, functions and methods, with the class of each method."""
-    for node in body:
-        if isinstance(node, Definition) and not node.name.startswith("_"):
-            yield node, owner
-            if isinstance(node, ast.ClassDef):
-                yield from _members(node.body, node)
-
-
-def _decorators(node: Definition) -> set[str]:
-    return {ast.unparse(d).rpartition(".")[2] for d in node.decorator_list}
-
-
-def _inherits_docstring(node: Definition, owner: ast.ClassDef | None) -> bool:
-    """Whether a base class of ours says what the method is; a protocol's members are what has them."""
-    if owner is None:
-        return False
-    bases = [ast.unparse(b).partition("[")[0].rpartition(".")[2] for b in owner.bases]
-    if "Protocol" in bases or _decorators(node) & {"overload", "setter"}:
-        return True
-    of_ours = [CLASSES[b] for b in bases if b in CLASSES]
-    methods = [m for base in of_ours for m in base.body if isinstance(m, Definition) and m.name == node.name]
-    return any(map(ast.get_docstring, methods)) or any(_inherits_docstring(node, base) for base in of_ours)
-
-
-def _where(path: Path, node: Definition, owner: ast.ClassDef | None) -> str:
-    return f"{path.parent.name}/{path.name} {owner.name + '.' if owner else ''}{node.name}"
-
-
-PUBLIC = [(_where(path, *m), *m) for path, tree in TREES.items() for m in _members(tree.body)]
-
-
 def test_every_module_class_and_function_has_a_docstring():
     assert len(PUBLIC) > 800
     assert [path.name for path, tree in TREES.items() if not ast.get_docstring(tree)] == []
     assert [
-        at for at, node, owner in PUBLIC if not ast.get_docstring(node) and not _inherits_docstring(node, owner)
+        at for at, node, owner, _ in PUBLIC if not ast.get_docstring(node) and not inherits_docstring(node, owner)
     ] == []
-
-
-def _raised_here(function: Definition) -> set[str]:
-    """The errors of ours in its `raise` statements; those within a function that it makes are raised by that."""
-    found: set[str] = set()
-    left: list[ast.AST] = list(function.body)
-    while left:
-        node = left.pop()
-        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
-            continue
-        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            name = ast.unparse(node.exc.func).rpartition(".")[2]
-            found.add(MADE_BY.get(name, name))
-        left.extend(ast.iter_child_nodes(node))
-    return found & OURS
-
-
-def test_every_function_names_the_errors_that_it_raises():
-    functions = [(at, node) for at, node, _ in PUBLIC if not isinstance(node, ast.ClassDef)]
-    assert sum(bool(_raised_here(node)) for _, node in functions) > 50
-    silent = {
-        at: sorted(e for e in _raised_here(node) if e not in (ast.get_docstring(node) or "")) for at, node in functions
-    }
-    assert {at: errors for at, errors in silent.items() if errors} == {}
 
 
 SHAPE = re.compile(r"\[.+\]|\bshape|\b\d-D\b|\belements?\b|\bscalar", re.IGNORECASE)
@@ -177,8 +110,8 @@ def _takes_or_gives_tensors(function: Definition) -> bool:
 def test_what_takes_or_gives_a_tensor_says_of_which_shape_and_dtype():
     ours = [
         (at, ast.get_docstring(node) or "")
-        for at, node, owner in PUBLIC
-        if _takes_or_gives_tensors(node) and not _inherits_docstring(node, owner)
+        for at, node, owner, _ in PUBLIC
+        if _takes_or_gives_tensors(node) and not inherits_docstring(node, owner)
     ]
     assert len(ours) > 40
     assert [at for at, said in ours if not (SHAPE.search(said) and DTYPE.search(said))] == []

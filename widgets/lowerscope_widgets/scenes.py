@@ -79,7 +79,10 @@ class Scenes:
         return future
 
     def show_again(self, session: Session) -> Future[None]:
-        """Send the last scene for a view that has just come; where the session has changed since, a new one."""
+        """Send the last scene for a view that has just come; where the session has changed since, a new one.
+
+        LowerscopeError: its names alone are more than Jupyter passes on.
+        """
         if self._last is None or self._last[0]["revision"] != session.revision:
             return self.show(session, "")
         future: Future[None] = Future()

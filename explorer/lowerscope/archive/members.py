@@ -131,7 +131,7 @@ class Archive:
         return data
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Name -> parameter or persistent buffer."""
+        """Name -> parameter or persistent buffer. LoadError, UntrustedFileError: they cannot be read, or only by running code."""
         if self._old is not None:
             return self._unpickled_dict(self._old_member(_OLD_WEIGHTS))
         legacy = f"{WEIGHTS_DIR}{self.model}.pt"
@@ -140,7 +140,9 @@ class Archive:
         return self._payloads(WEIGHTS_CONFIG_FILENAME_FORMAT.format(self.model), WEIGHTS_DIR)
 
     def constants(self) -> dict[str, Any]:
-        """Name -> lifted constant or non-persistent buffer; in a trusted file also custom objects."""
+        """Name -> lifted constant or non-persistent buffer; in a trusted file also custom objects. Errors as of `weights`:
+        LoadError, UntrustedFileError.
+        """
         if self._old is not None:
             return self._unpickled_dict(self._old_member(_OLD_CONSTANTS))
         legacy = f"{CONSTANTS_DIR}{self.model}.pt"

@@ -102,7 +102,8 @@ class Interpreter:
     def walk(self, flat_inputs: Sequence[Any]) -> Generator[tuple[str, torch.fx.Node, Any], None, Run]:
         """Like `run`, one node of the top graph at a time: yields (node id, node, value), returns the Run.
 
-        A value is freed as soon as the walk goes on after its last use; sub-graphs are seen by the hook only.
+        A value is freed as soon as the walk goes on after its last use; sub-graphs are seen by the hook only. MeasureError
+        and Cancelled are raised as by `run`.
         """
         self._run, self._sizes = Run({}, {}), {}
         module, signature = self._exported.graph_module, self._exported.graph_signature
@@ -132,6 +133,7 @@ class Interpreter:
         """The value of one node, on values of its inputs that need not come from a run.
 
         module, path: the sub-graph that holds the node, and its path (``true_graph_0/``); the top graph by default.
+        MeasureError: the node raises.
         """
         if node.op == "get_attr":
             return self._attribute(module or self._exported.graph_module, str(node.target), path)

@@ -15,7 +15,10 @@ EPILOGUE_ACTIVATIONS = ("none", "relu", "clamp", "leaky_relu")
 def clamp_range(value: torch.Tensor, low: float, high: float) -> torch.Tensor:
     """``min(max(value, low), high)``; a side at -inf or inf is open, and ``low > high`` gives ``high`` as ATen does.
 
-    Of any shape. An integer tensor keeps its dtype: its bounds must be whole numbers, or open.
+    Of any shape. An integer tensor keeps its dtype: its bounds are whole numbers, or open.
+
+    Raises:
+        OperatorError: a bound of an integer tensor is no whole number.
     """
     if not value.is_floating_point():
         _require_whole(low, high)
