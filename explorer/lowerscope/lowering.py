@@ -28,7 +28,7 @@ from lowerscope.program import Program, as_program
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.snapshot import take_snapshot
 from lowerscope.stage import Stage, StageResult
-from lowerscope.target import Target, borrowed_fields, pipeline, target_of, unknown_pattern
+from lowerscope.target import Target, borrowed_fields, faults, pipeline, target_of, unknown_pattern
 from lowerscope.verdict import Outcome, Step, Verdict
 
 #: Told as a stage begins: its pattern, its place from 0, and how many stages there are.
@@ -37,16 +37,23 @@ Entering = Callable[[str, int, int], None]
 #: How many lowerings a lowerer keeps, so that switching back and forth, undo and redo cost nothing.
 _MOST_KNOWN = 8
 
+_LEFT_OUT = "left out: "
+
 
 @dataclass(frozen=True, slots=True)
 class StageInfo:
-    """One stage of a lowering: its pattern, whether it applies ("", "disabled", or what skips it), and its steps."""
+    """One stage of a lowering: its pattern, whether it applies ("", "disabled", what skips it, or why it is left out), its steps."""
 
     pattern: str
     off: str
     first: int  #: the step before its first one: the graph that it met
     last: int
     rule: Pattern = field(compare=False, repr=False)  #: the pattern itself, as it was: a user's may be redefined
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with the pattern's declaration, so that it is left out until that is mended; "" of most."""
+        return self.off.removeprefix(_LEFT_OUT) if self.off.startswith(_LEFT_OUT) else ""
 
 
 @dataclass(frozen=True)
@@ -262,10 +269,11 @@ class Lowerer:
         check_recipe(recipe, names)
         profile = {**borrowed_fields(order, target), **target.device(recipe)}
         self.editor.profile = {**profile, "target": target.name, "keep": target.keeps | recipe.keep}
-        plan = []
+        plan, faulty = [], faults(target.name)
         for place, pattern in enumerate(order):
             skips = tuple(s for s in recipe.skips if applies_to(s, pattern))
-            off = switched_off(pattern, target, recipe)
+            fault = faulty.get(pattern.name)
+            off = switched_off(pattern, target, recipe) if fault is None else _LEFT_OUT + fault
             key = (
                 pattern.name, pattern, off, skips, tuple(names[place + 1 :]),
                 tuple(sorted(profile.items())), target.name, recipe.keep if pattern.kind != "fusion" else None,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowerscope.labels import shortened
-from lowerscope.lowering import Lowering, covers
+from lowerscope.lowering import Lowering, StageInfo, covers
 from lowerscope.ops import CATEGORIES
 from lowerscope.pattern import Pattern
 from lowerscope.recipe import Skip
@@ -54,7 +54,7 @@ def pattern_rows(lowering: Lowering, palette: Palette) -> list[dict[str, Any]]:
                 "color": color,
                 "kind": str(pattern.kind),
                 "enabled": not stage.off,
-                "locked": refused.get(pattern.name),
+                "locked": refused.get(pattern.name, stage.fault or None),
                 "yours": pattern.yours,
                 "mathematics": pattern.mathematics,
                 "source": pattern.source,
@@ -64,16 +64,16 @@ def pattern_rows(lowering: Lowering, palette: Palette) -> list[dict[str, Any]]:
                 "declined": of[Outcome.DECLINED],
                 "shadowed": of[Outcome.SHADOWED],
                 "would": of[Outcome.DISABLED],
-                "summary": _summary(stage.off, of),
+                "summary": _summary(stage, of),
             }
         )
     return rows
 
 
-def _summary(off: str, of: dict[Outcome, int]) -> str:
-    if off:
+def _summary(stage: StageInfo, of: dict[Outcome, int]) -> str:
+    if stage.off:
         would = of[Outcome.DISABLED] + of[Outcome.SKIPPED]
-        word = "disabled" if off == "disabled" else "skipped"
+        word = "disabled" if stage.off == "disabled" else "left out" if stage.fault else "skipped"
         return f"{word} · would match {would}" if would else f"{word} · would match nothing"
     words = {
         Outcome.APPLIED: "matched",
@@ -183,8 +183,11 @@ def program_facts(lowering: Lowering, name: str, nodes: int, modules: int) -> di
 
 
 def notice(lowering: Lowering, reasons: list[dict[str, Any]]) -> str | None:
-    """What stands above the graph: operators that are not known here, and why nothing but core_aten was applied; or None."""
-    parts = [part for part in (_stand_ins(lowering), _nothing_matched(lowering, reasons)) if part]
+    """What stands above the graph: operators that are not known here, a pattern that is left out, and why nothing but
+    core_aten was applied; or None.
+    """
+    left_out = [f"{stage.fault}." for stage in lowering.stages if stage.fault]
+    parts = [part for part in (_stand_ins(lowering), *left_out, _nothing_matched(lowering, reasons)) if part]
     return " ".join(parts) or None
 
 
@@ -202,5 +205,6 @@ def _nothing_matched(lowering: Lowering, reasons: list[dict[str, Any]]) -> str:
     on = sum(1 for stage in lowering.stages if not stage.off and stage.pattern != "core_aten")
     if on == 0:
         return "Every pattern is off: switch one on to see what it takes."
-    said = f"No pattern of {lowering.target.name} takes anything here"
+    but = " but core_aten" if lowering.steps else ""
+    said = f"No pattern of {lowering.target.name}{but} takes anything here"
     return f"{said}; most often: {reasons[0]['sentence']}." if reasons else f"{said}."

@@ -19,7 +19,7 @@ from lowerscope.pattern import REGISTRY
 from lowerscope.program import Program, as_program
 from lowerscope.questions import Questions, name_of
 from lowerscope.recipe import Recipe, Skip
-from lowerscope.target import pipeline, target_of, unknown_pattern
+from lowerscope.target import faults, pipeline, target_of, unknown_pattern
 
 
 class Session(Questions, Measurements):
@@ -100,15 +100,17 @@ class Session(Questions, Measurements):
         self._go(self.recipe.disable(*self.known_patterns(names)), f"{_listed(names)} off")
 
     def enable(self, *names: str) -> None:
-        """Switch patterns on. UnknownNameError: no such pattern. RecipeError: the target's runtime lacks it."""
-        self._go(self.recipe.enable(*self.known_patterns(names)), f"{_listed(names)} on")
+        """Switch patterns on. UnknownNameError: no such pattern. RecipeError: the target's runtime lacks it, or its
+        declaration names what there is not.
+        """
+        self._go(self.recipe.enable(*self._sound(self.known_patterns(names))), f"{_listed(names)} on")
 
     def only(self, name: str) -> None:
         """Switch every other fusion, fold and decomposition off; what brings the program into form stays on.
 
-        UnknownNameError: the target has no such pattern.
+        UnknownNameError: the target has no such pattern. RecipeError: as of `enable`.
         """
-        self.known_patterns([name])
+        self._sound(self.known_patterns([name]))
         others = [p.name for p in pipeline(self.target, self.recipe.insertions) if p.name not in (name, "core_aten")]
         self._go(self.recipe.enable(name).disable(*others), f"only {name}")
 
@@ -157,7 +159,7 @@ class Session(Questions, Measurements):
         UnknownNameError: there is no such pattern. RecipeError: an order constraint forbids the place,
         or both `before` and `after` are given.
         """
-        REGISTRY.get(pattern)
+        self._sound([REGISTRY.get(pattern).name])
         changed = self.recipe.insert(pattern, before=before, after=after)
         where = f"before {before}" if before else (f"after {after}" if after else "at the end")
         self._go(changed, f"{pattern} put in {where}")
@@ -268,6 +270,13 @@ class Session(Questions, Measurements):
         for name in names:
             if name not in here:
                 raise unknown_pattern(self.target, name, here)
+        return names
+
+    def _sound(self, names: list[str]) -> list[str]:
+        """The names. RecipeError: the declaration of one of these patterns names what there is not."""
+        faulty = faults(self.target)
+        if fault := next((faulty[name] for name in names if name in faulty), None):
+            raise RecipeError(fault)
         return names
 
     def _skip_of(self, pattern: Any, node: Any, module: Any, op: Any, match: Any) -> Skip:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +74,7 @@ TARGETS: dict[str, Target] = {}
 def add_target(target: Target) -> Target:
     """Make a target known (one of the same name is replaced)."""
     TARGETS[target.name] = target
+    REGISTRY.version += 1  # patterns that were waiting for it are no longer left out
     return target
 
 
@@ -93,16 +94,21 @@ def borrowed_fields(patterns: Sequence[Pattern], target: Target) -> dict[str, An
 def pipeline(target: str, insertions: Sequence[Insertion] = ()) -> list[Pattern]:
     """The patterns of a target in order: sorted by their declared constraints, then the insertions, one by one.
 
-    RecipeError: the constraints contradict each other, an insertion breaks one, or a pattern is for a target that there
-    is not. UnknownNameError: a constraint or an insertion names a pattern that does not exist (here).
+    A pattern with a fault in its declaration is there too, so that a reader finds it (one for a target of no known name
+    everywhere): it is off (`faults`). RecipeError: lowerscope's own constraints contradict each other, or an insertion breaks one.
+    UnknownNameError: an insertion names a pattern that does not exist (here).
     """
     target_of(target)
-    _check_targets()
-    patterns = {p.name: p for p in REGISTRY.of_target(target)}
-    order = [patterns[name] for name in _sorted(target, patterns)]
+    names, faulty = _ordered(target)
+    order = [REGISTRY.get(name) for name in names]
     for insertion in insertions:
-        order = _inserted(order, insertion)
+        order = _inserted(order, insertion, faulty)
     return order
+
+
+def faults(target: str) -> dict[str, str]:
+    """What is wrong with the declarations of a user's patterns, by name: such a pattern is off until it is mended."""
+    return _ordered(target)[1]
 
 
 def unknown_pattern(target: str, name: str, here: Iterable[str]) -> UnknownNameError:
@@ -116,44 +122,54 @@ def unknown_pattern(target: str, name: str, here: Iterable[str]) -> UnknownNameE
     return unknown(f"pattern of target {target}", name, here)
 
 
-def _sorted(target: str, patterns: Mapping[str, Pattern]) -> list[str]:
-    graph = nx.DiGraph()
-    graph.add_nodes_from(patterns)
-    for earlier, later in _constraints(patterns.values()):
-        if earlier in patterns and later in patterns:
-            graph.add_edge(earlier, later)
-    try:
-        return list(nx.lexicographical_topological_sort(graph))
-    except nx.NetworkXUnfeasible:
-        cycle = [edge[0] for edge in nx.find_cycle(graph)]
+def _ordered(target: str) -> tuple[list[str], dict[str, str]]:
+    """The names of a target's patterns in order, and the faults found on the way."""
+    patterns = {p.name: p for p in REGISTRY if not {target, "*"}.isdisjoint(p.targets) or _unknown_targets(p)}
+    faulty = {name: fault for name, p in patterns.items() if (fault := _unknown_in(p)) is not None}
+    while True:
+        graph = nx.DiGraph()
+        graph.add_nodes_from(patterns)
+        for earlier, later in _constraints(p for p in patterns.values() if p.name not in faulty):
+            if earlier in patterns and later in patterns:
+                graph.add_edge(earlier, later)
+        try:
+            return list(nx.lexicographical_topological_sort(graph)), faulty
+        except nx.NetworkXUnfeasible:
+            cycle = [edge[0] for edge in nx.find_cycle(graph)]
         path = " before ".join(f"'{n}'" for n in [*cycle, cycle[0]])
-        raise RecipeError(
+        said = (
             f"the patterns of target {target} cannot be put in order: {path}; change a before= or after= of one of them"
-        ) from None
+        )
+        theirs = [name for name in cycle if patterns[name].yours]
+        if not theirs:
+            raise RecipeError(said)
+        faulty.update(dict.fromkeys(theirs, said))
 
 
-def _check_targets() -> None:
-    """Refuse a pattern for a target of no known name: seen here, as a target may be added after its patterns."""
-    for p in REGISTRY:
-        for name in (*p.targets, *p.off):
-            if name != "*" and name not in TARGETS:
-                error = unknown("target", name, TARGETS)
-                raise RecipeError(f"pattern '{p.name}' is for target '{name}', but {error}; add_target makes one known")
+def _unknown_targets(p: Pattern) -> list[str]:
+    return [name for name in (*p.targets, *p.off) if name != "*" and name not in TARGETS]
 
 
-def _constraints(patterns: Any) -> Iterator[tuple[str, str]]:
+def _unknown_in(p: Pattern) -> str | None:
+    """What a pattern's declaration names that there is not: seen here, as a target may be added after its patterns."""
+    for name in _unknown_targets(p):
+        error = unknown("target", name, TARGETS)
+        return f"pattern '{p.name}' is for target '{name}', but {error}; add_target makes one known"
+    for relation, names in (("after", p.after), ("before", p.before)):
+        for name in names:
+            if name not in REGISTRY:
+                error = unknown("pattern", name, REGISTRY.names())
+                return f"pattern '{p.name}' is to run {relation} '{name}', but {error}; define '{p.name}' again"
+    return None
+
+
+def _constraints(patterns: Iterable[Pattern]) -> Iterator[tuple[str, str]]:
     for p in patterns:
-        for relation, names in (("after", p.after), ("before", p.before)):
-            for name in names:
-                if name not in REGISTRY:
-                    error = unknown("pattern", name, REGISTRY.names())
-                    raise RecipeError(
-                        f"pattern '{p.name}' is to run {relation} '{name}', but {error}; define '{p.name}' again"
-                    )
-                yield (name, p.name) if relation == "after" else (p.name, name)
+        yield from ((name, p.name) for name in p.after)
+        yield from ((p.name, name) for name in p.before)
 
 
-def _inserted(order: list[Pattern], insertion: Insertion) -> list[Pattern]:
+def _inserted(order: list[Pattern], insertion: Insertion, faulty: Collection[str]) -> list[Pattern]:
     moved = REGISTRY.get(insertion.pattern)
     rest = [p for p in order if p.name != moved.name]
     reference = insertion.before or insertion.after
@@ -166,7 +182,7 @@ def _inserted(order: list[Pattern], insertion: Insertion) -> list[Pattern]:
         place = names.index(reference) + (0 if insertion.before else 1)
     result = [*rest[:place], moved, *rest[place:]]
     positions = {p.name: i for i, p in enumerate(result)}
-    for earlier, later in _constraints(result):
+    for earlier, later in _constraints(p for p in result if p.name not in faulty):
         if earlier in positions and later in positions and positions[earlier] > positions[later]:
             raise RecipeError(f"'{moved.name}' cannot be put there: '{earlier}' must run before '{later}'")
     return result

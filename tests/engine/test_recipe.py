@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 from torch import nn
@@ -10,9 +12,10 @@ import lowerscope
 from lowerscope.check import Condition
 from lowerscope.errors import LowerscopeError, RecipeError, UnknownNameError
 from lowerscope.lowering import lower
-from lowerscope.pattern import REGISTRY, Kind, Pattern, pattern
+from lowerscope.pattern import REGISTRY, Kind, Match, Pattern, pattern
 from lowerscope.program import capture
 from lowerscope.recipe import Recipe, Skip, skip_fusion_patterns
+from lowerscope.scene import make_scene
 from lowerscope.session import Session
 from lowerscope.target import TARGETS, Target, add_target, pipeline
 from tests.engine.nets import mixed
@@ -40,7 +43,8 @@ def defined():
 
     def define(name: str, *targets: str, **order):
         body = {"name": name, "kind": Kind.FUSION, "anchors": (torch.ops.aten.relu.default,), "conditions": ()}
-        pattern(*targets, **order)(type("Mine", (Pattern,), {**body, "__module__": "tests", "match": lambda *a: None}))
+        body |= {"__module__": "tests", "match": lambda self, anchor, check: Match(anchor, (anchor,), anchor)}
+        pattern(*targets, **order)(type("Mine", (Pattern,), body))
         names.append(name)
 
     yield define
@@ -233,38 +237,73 @@ def test_constraints_order_a_new_pattern(defined):
     assert names("vulkan")[-1] == "aaa"
 
 
-def test_a_cycle_among_constraints_is_named(defined):
+def left_out(session: Session, name: str = "mine") -> str:
+    """The note at a pattern that is off for its declaration, the rest of the target going on."""
+    patterns = session.patterns()
+    assert not patterns.enabled[name]
+    assert patterns.applied["core_aten"] == 1
+    assert patterns.enabled.drop(name).all()
+    with pytest.raises(RecipeError) as raised:
+        session.enable(name)
+    for refused in (lambda: session.only(name), lambda: session.insert(name, after="core_aten")):
+        with pytest.raises(RecipeError, match=re.escape(str(raised.value))):
+            refused()
+    assert patterns.note[name] == f"left out: {raised.value}"
+    assert str(raised.value) in str(session.why_not(name, "relu"))
+    return patterns.note[name]
+
+
+def test_a_cycle_among_constraints_is_named_and_leaves_out_the_pattern_that_makes_it(defined):
+    session = Session(small(), "vulkan")
     defined("mine", "vulkan", before=["core_aten"], after=["conv_with_clamp"])
-    with pytest.raises(RecipeError, match=r"target vulkan cannot be put in order: .*'mine' before") as raised:
-        pipeline("vulkan")
-    assert "before 'mine'" in str(raised.value)
+    note = left_out(session)
+    assert re.search(r"target vulkan cannot be put in order: .*'mine' before", note)
+    assert "before 'mine'" in note
+    assert "mine" not in Session(small(), "qnn").patterns().index
 
 
-def test_a_constraint_that_names_no_pattern_is_an_error(defined):
-    defined("mine", "vulkan", after=["fold_batch_norms"])
-    with pytest.raises(
-        RecipeError, match=r"'mine' is to run after 'fold_batch_norms', but .*'fold_batch_norm'.*; define 'mine' again$"
-    ):
-        pipeline("vulkan")
+@pytest.mark.parametrize("where", ["after", "before"])
+def test_a_constraint_that_names_no_pattern_is_said_at_the_pattern(defined, where):
+    session = Session(small(), "vulkan")
+    defined("mine", "vulkan", **{where: ["fold_batch_norms"]})
+    assert re.search(
+        rf"'mine' is to run {where} 'fold_batch_norms', but .*'fold_batch_norm'.*; define 'mine' again$",
+        left_out(session),
+    )
+    assert "mine" not in Session(small(), "qnn").patterns().index
+    defined("mine", "vulkan", after=["fold_batch_norm"])  # defined again, it is right
+    assert session.patterns().enabled["mine"]
 
 
 @pytest.mark.parametrize("where", [{}, {"off": ["xnnpak"]}])
-def test_a_pattern_for_a_target_that_there_is_not_is_an_error_that_names_the_closest(defined, where):
-    defined("mine", *(["vulkan"] if where else ["vulkan", "xnnpak"]), **where)
-    with pytest.raises(RecipeError, match=r"'mine' is for target 'xnnpak', but .* the closest being 'xnnpack'"):
-        Session(small(), "vulkan")
+def test_a_pattern_for_a_target_that_there_is_not_is_said_at_the_pattern_in_every_session(defined, where):
+    sessions = [Session(small(), target) for target in ("vulkan", "qnn")]
+    defined("mine", *(["vulkan"] if where else ["xnnpak"]), **where)
+    for session in sessions:
+        said = left_out(session)
+        assert re.search(r"'mine' is for target 'xnnpak', but .* the closest being 'xnnpack'", said)
     defined("mine", "xnnpack")  # defined again, it is right
     assert "mine" in Session(small(), "xnnpack").patterns().index
+    assert not any("mine" in session.patterns().index for session in sessions)
 
 
 def test_a_pattern_may_come_before_its_target(defined, monkeypatch):
     monkeypatch.setattr("lowerscope.target.TARGETS", dict(TARGETS))
+    session = Session(small(), "vulkan")
     defined("mine", "later")
-    with pytest.raises(RecipeError, match="add_target makes one known"):
-        pipeline("vulkan")
+    assert "add_target makes one known" in left_out(session)
     add_target(Target("later", "A backend of one's own."))
-    assert "mine" not in names("vulkan")
+    assert "mine" not in session.patterns().index
     assert "mine" in names("later")
+
+
+def test_the_scene_says_that_a_pattern_is_left_out(defined):
+    defined("mine", "vulkan", after=["fold_batch_norms"])
+    header = make_scene(lower(small(), "vulkan")).header
+    row = next(r for r in header["patterns"] if r["name"] == "mine")
+    assert row["locked"].startswith("pattern 'mine' is to run after 'fold_batch_norms'")
+    assert row["summary"].startswith("left out")
+    assert header["notice"].startswith(row["locked"])
 
 
 def test_a_constraint_on_a_pattern_of_another_target_has_no_bearing(defined):

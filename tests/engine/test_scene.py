@@ -524,6 +524,9 @@ def test_a_pattern_keeps_its_colour_when_others_come_and_go() -> None:
 def test_nothing_matched_is_said() -> None:
     scene = make_scene(lower(capture(nn.Sigmoid(), (torch.rand(2, 3),)), "vulkan"))
     assert scene.header["notice"].startswith("No pattern of vulkan takes anything here")
+    normed = nn.Sequential(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4))  # core_aten takes both, and nothing else does
+    notice = make_scene(lower(capture(normed, (torch.rand(1, 3, 5, 5),)), "vulkan")).header["notice"]
+    assert notice.startswith("No pattern of vulkan but core_aten takes anything here")
     recipe = Recipe("vulkan").disable(*(p.name for p in REGISTRY.of_target("vulkan")))
     assert make_scene(lower(mixed(), recipe)).header["notice"].startswith("Every pattern is off")
 

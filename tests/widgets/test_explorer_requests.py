@@ -342,11 +342,14 @@ def test_an_open_widget_follows_the_patterns_of_cells(monkeypatch: pytest.Monkey
         REGISTRY.get("mine").__class__.before = ("fold_batch_norms",)
         REGISTRY.version += 1
         shell.events.trigger("post_run_cell", None)
-        assert "'mine' is to run before 'fold_batch_norms'" in browser.heard[-1]["sentence"]
+        assert browser.pattern("mine")["locked"].startswith("pattern 'mine' is to run before 'fold_batch_norms'")
+        browser.ask("all", enabled=True)  # switches on what can be
+        assert browser.pattern("mine")["enabled"] is False
+        assert browser.pattern("conv_with_clamp")["enabled"] is True
     finally:
         REGISTRY.remove("mine")
     shell.events.trigger("post_run_cell", None)
-    assert told == ["the patterns have changed"] * 2
+    assert told.count("the patterns have changed") == 3
     browser.explorer.close()
     shell.events.trigger("post_run_cell", None)
     assert shell.events.callbacks["post_run_cell"] == []

@@ -11,7 +11,7 @@ from lowerscope.lowering import Lowering
 from lowerscope.ops import display_name
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.scene_words import skip_key
-from lowerscope.target import pipeline
+from lowerscope.target import faults, pipeline
 from lowerscope_widgets import answers, exports
 from lowerscope_widgets.jobs import in_thread
 from lowerscope_widgets.measuring import WHAT
@@ -54,7 +54,8 @@ def _all(explorer: Explorer, request: Mapping[str, Any]) -> Any:
     names = [p.name for p in pipeline(session.target, session.recipe.insertions)]
     refused = session.lowering.target.refused
     if request["enabled"]:
-        session.enable(*(name for name in names if name not in refused))
+        faulty = faults(session.target)
+        session.enable(*(name for name in names if name not in refused and name not in faulty))
     else:
         session.disable(*(name for name in names if name != "core_aten"))
     return explorer.shown()
