@@ -107,7 +107,10 @@ def pipeline(target: str, insertions: Sequence[Insertion] = ()) -> list[Pattern]
 
 
 def faults(target: str) -> dict[str, str]:
-    """What is wrong with the declarations of a user's patterns, by name: such a pattern is off until it is mended."""
+    """What is wrong with the declarations of a user's patterns, by name: such a pattern is off until it is mended.
+
+    RecipeError: the target's other patterns cannot be put in order.
+    """
     return _ordered(target)[1]
 
 
