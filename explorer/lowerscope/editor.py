@@ -32,7 +32,7 @@ class Editor(ConstantAdder):
         """Open a step for `match`. Left by an exception, or without a change, it leaves the graph as it was."""
         mark = self.mark()
         self.step += 1
-        self._match, self._made = match, []
+        self._match, self._made, self._began = match, [], mark[0]
         try:
             yield self
         except BaseException:
@@ -130,7 +130,7 @@ class Editor(ConstantAdder):
         if result is not None and result is not match.output:
             self.replace(match.output, result)
         gone = self._erase_dead(match.nodes)
-        if result is not None and not self._made and not gone:
+        if result is not None and len(self._journal) == self._began:
             raise RewriteError("the rewrite changed nothing")
         made = [id for id in self._made if id in self.nodes]
         for id in made:

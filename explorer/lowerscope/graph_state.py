@@ -18,7 +18,7 @@ from torch.fx.node import map_aggregate, map_arg
 from lowerscope.errors import RewriteError
 from lowerscope.fake_run import FakeRunner
 from lowerscope.graph_copy import copy_node, keep_name, set_arguments
-from lowerscope.ledger import EdgeRecord, Ledger, NodeRecord, Ref, module_stack, sub_graph_paths
+from lowerscope.ledger import EdgeRecord, FormerArguments, Ledger, NodeRecord, Ref, module_stack, sub_graph_paths
 from lowerscope.pattern import Match, Pattern
 from lowerscope.program import Program
 from lowerscope.subgraph_constants import outer_operand
@@ -64,6 +64,7 @@ class GraphState:
         self._kept_keys = {spec.target for spec in program.specs.values()}  # names that tensors are kept under
         self._match: Match | None = None
         self._made: list[str] = []
+        self._began = 0  # length of the journal when the step was opened
         self._program_constants = {n: t for n, t in program.constants.items() if n not in program.mutated}
         self._open("", program.exported_program.graph, program.exported_program.graph_module)
         self._fake = FakeRunner(self._find_fake_mode())
@@ -173,7 +174,7 @@ class GraphState:
         """Let `change` change what a node reads, and write it down."""
         id = self.id_of(user)
         record = self.ledger.records[id]
-        self._journal.append(("args", id, record, len(self.ledger.ended_edges)))
+        self._journal.append(("args", id, record, len(self.ledger.ended_edges), len(self.ledger.former)))
         change()
         inputs = tuple(dict.fromkeys(self.id_of(n) for n in user.all_input_nodes))
         for gone in record.inputs:
@@ -185,9 +186,12 @@ class GraphState:
             if added not in record.inputs:
                 self._journal.append(("edge", (added, id), self.ledger.edge_born.get((added, id))))
                 self.ledger.edge_born[(added, id)] = self.step
-        self.ledger.records[id] = replace(
-            record, args=self._refs(user.args), kwargs=self._refs(user.kwargs), inputs=inputs
-        )
+        args, kwargs = self._refs(user.args), self._refs(user.kwargs)
+        # as text: sizes that are symbols must not be compared, that would add a guard to the program
+        same = record.born < self.step and set(inputs) == set(record.inputs)
+        if same and repr((args, kwargs)) != repr((record.args, record.kwargs)):
+            self.ledger.former.append(FormerArguments(id, self.step, record.args, record.kwargs))
+        self.ledger.records[id] = replace(record, args=args, kwargs=kwargs, inputs=inputs)
 
     def set_value(self, node: Node, value: Any) -> None:
         """Give a node another fake value."""
@@ -225,11 +229,11 @@ class GraphState:
             _, record, following, meta = change
             self._recreate(record, following, meta)
         elif kind == "args":
-            _, id, record, ended = change
+            _, id, record, ended, former = change
             node = self.nodes[id]
             set_arguments(node, self._nodes_of(record.args), self._nodes_of(record.kwargs))
             records[id] = record
-            del ledger.ended_edges[ended:]
+            del ledger.ended_edges[ended:], ledger.former[former:]
         elif kind == "edge":
             _, pair, born = change
             if born is None:

@@ -7,7 +7,7 @@ nothing that outlives a stage holds an fx node.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch.fx import Graph, Node
@@ -69,12 +69,27 @@ class EdgeRecord:
     died: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class FormerArguments:
+    """What `node` was given until `step` changed a literal, or the order of its inputs, which no edge tells."""
+
+    node: str
+    step: int
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def of(self, record: NodeRecord) -> NodeRecord:
+        """The node's record as it was."""
+        return replace(record, args=self.args, kwargs=self.kwargs)
+
+
 @dataclass(slots=True)
 class Ledger:
-    """All node records by id in order of birth, the edges that ended before their reader did, and who came from whom."""
+    """All node records by id in order of birth, what ended before its reader did, and who came from whom."""
 
     records: dict[str, NodeRecord] = field(default_factory=dict)
     ended_edges: list[EdgeRecord] = field(default_factory=list)
+    former: list[FormerArguments] = field(default_factory=list)
     edge_born: dict[tuple[str, str], int] = field(default_factory=dict)
     parents: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: made node -> the nodes it was made from
     made: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: taken node -> the nodes made from it
@@ -86,7 +101,12 @@ class Ledger:
     def freeze(self) -> Ledger:
         """A copy that later edits do not touch (the records are immutable and shared)."""
         return Ledger(
-            dict(self.records), list(self.ended_edges), dict(self.edge_born), dict(self.parents), dict(self.made)
+            dict(self.records),
+            list(self.ended_edges),
+            list(self.former),
+            dict(self.edge_born),
+            dict(self.parents),
+            dict(self.made),
         )
 
     def alive_at(self, step: int) -> Iterator[NodeRecord]:

@@ -85,6 +85,7 @@ class Drawn:
     matches: dict[str, np.ndarray]
     members: np.ndarray
     steps: dict[str, np.ndarray]
+    changes: dict[str, np.ndarray]
     header: Mapping[str, Any]
     view: View | None = None
 
@@ -143,7 +144,8 @@ class SceneMaker:
         }
         return Drawn(
             lowering.ledger, table, tree, module_of, before, after, slots(table, tree, lowering.steps),
-            flags(table, lowering, _covered(lowering)), matches, ints(members), steps, header,
+            flags(table, lowering, _covered(lowering)), matches, ints(members), steps,
+            _changes(lowering.ledger, table), header,
         )  # fmt: skip
 
     def scene(
@@ -227,6 +229,7 @@ class SceneMaker:
             "matches": drawn.matches,
             "members": {"node": drawn.members},
             "steps": drawn.steps,
+            "changes": drawn.changes,
         }
 
     # ------------------------------------------------------------------ tables
@@ -374,3 +377,11 @@ def _covered(lowering: Lowering) -> Callable[[NodeRecord], bool] | None:
         return any(covers(skip, ledger.records[id]) for id in (record.id, *line) for skip in plain)
 
     return covered
+
+
+def _changes(ledger: Ledger, table: NodeTable) -> dict[str, np.ndarray]:
+    """Which nodes were given other literals, or their inputs in another order, and at which steps."""
+    return {
+        "node": ints([table.rows[former.node] for former in ledger.former]),
+        "step": ints([former.step for former in ledger.former]),
+    }

@@ -65,6 +65,16 @@ class Writer:
         self._known[key] = (record, written)
         return written
 
+    def changed(self, written: Written, former: NodeRecord, records: Mapping[str, NodeRecord]) -> Written:
+        """What is written on a node that was given other literals, both before and after: it is one box at every step."""
+        before = labels.detail(former, labels.arguments_of(former), records)
+        now = self.strings.all[written.detail]
+        if before == now:
+            return written
+        detail = f"{before or 'default'} → {now or 'default'}"
+        characters = len(self.strings.all[written.label]) + len(detail) + 1
+        return written._replace(detail=self.strings(detail), width=_width(characters))
+
     def forget(self) -> None:
         """Drop what was derived for recipes gone by."""
         self._known.clear()
@@ -88,7 +98,6 @@ class Writer:
             else "other"
         )
         characters = len(label) + (len(detail) + 1 if detail else 0)
-        width = min(_BOX_MAX, max(_BOX_MIN, _CHAR * characters + _BOX_ROOM))
         return Written(
             text(record.id),
             text(op),
@@ -102,9 +111,13 @@ class Writer:
             int(kind == labels.OPERATOR),
             int(record.op == "placeholder" or has_effect(record)),
             int(kind == labels.CONSTANT or record.op == "get_attr"),
-            width,
+            _width(characters),
             tuple(text(name) for name in labels.argument_names(record, given)),
         )
+
+
+def _width(characters: int) -> float:
+    return min(_BOX_MAX, max(_BOX_MIN, _CHAR * characters + _BOX_ROOM))
 
 
 def _runs_the_same(known: NodeRecord, record: NodeRecord) -> bool:
@@ -172,6 +185,10 @@ def node_table(lowering: Lowering, writer: Writer) -> NodeTable:
     constants = lowering.source.constants
     written = [writer(record, ledger.records, constants) for record in records]
     rows = {record.id: row for row, record in enumerate(records)}
+    for former in reversed(ledger.former):  # the oldest is written last, and stays
+        row = rows[former.node]
+        plain = writer(records[row], ledger.records, constants)
+        written[row] = writer.changed(plain, former.of(records[row]), ledger.records)
     numbers = np.array([w[:_NUMBERS] for w in written], np.int32).reshape(len(records), _NUMBERS)
     columns: dict[str, np.ndarray] = {
         name: np.ascontiguousarray(numbers[:, place]) for place, name in enumerate(Written._fields[:_NUMBERS])

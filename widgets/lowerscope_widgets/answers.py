@@ -11,7 +11,7 @@ from lowerscope import labels, why
 from lowerscope.code_map import CodeMap
 from lowerscope.errors import LowerscopeError
 from lowerscope.explain import Explanation
-from lowerscope.ledger import NodeRecord
+from lowerscope.ledger import Ledger, NodeRecord
 from lowerscope.lowering import Lowering, covers
 from lowerscope.measure.counts import node_op_name
 from lowerscope.partitions import Partitions, outside_reason, partitions
@@ -41,7 +41,7 @@ def inspection(lowering: Lowering, node: str) -> dict[str, Any]:
         "source": None if found is None else {"file": found[0], "line": found[1], "text": found[2]},
         "output": _output(record, lowering),
         "strides": _strides(record.val),
-        "arguments": [_argument(name, value) for name, value in labels.arguments_of(record).items()],
+        "arguments": _arguments(record, lowering.ledger),
         "users": _users(lowering, record),
         "constants": [
             _constant(records[i], lowering) for i in record.inputs if kind_of(records[i], constants) == labels.CONSTANT
@@ -185,9 +185,21 @@ def _strides(val: Any) -> str:
     return f"[{', '.join(map(str, val.stride()))}]"
 
 
-def _argument(name: str, value: Any) -> dict[str, Any]:
-    text, nodes = labels.argument_text(value)
-    return {"name": name, "text": text, "nodes": nodes[:LISTED]}
+def _arguments(record: NodeRecord, ledger: Ledger) -> list[dict[str, Any]]:
+    """Arguments by name; of one that a rewrite changed in place, also what it was and until when."""
+    given: dict[str, Any] = {name: labels.argument_text(value) for name, value in labels.arguments_of(record).items()}
+    was: dict[str, list[str]] = {}
+    for former in ledger.former:
+        if former.node == record.id:
+            for name, value in labels.arguments_of(former.of(record)).items():
+                text, nodes = labels.argument_text(value)
+                now = given.setdefault(name, ("default", nodes))
+                if text != now[0]:
+                    was.setdefault(name, []).append(f"{text} until step {former.step}")
+    return [
+        {"name": name, "text": ", ".join([text, *was.get(name, ())]), "nodes": nodes[:LISTED]}
+        for name, (text, nodes) in given.items()
+    ]
 
 
 def _users(lowering: Lowering, record: NodeRecord) -> list[str]:

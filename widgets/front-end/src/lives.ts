@@ -8,7 +8,7 @@ export function isAlive(born: number, died: number, step: number): boolean {
   return born <= step && (died < 0 || died > step);
 }
 
-/** `changed`: it lives at both steps, but reads others; `fate` itself knows of no arguments. */
+/** `changed`: it lives at both steps, but is given others; `fate` itself knows of no arguments. */
 export const Fate = { absent: 0, unchanged: 1, removed: 2, added: 3, changed: 4 } as const;
 export type Fate = (typeof Fate)[keyof typeof Fate];
 

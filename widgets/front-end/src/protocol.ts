@@ -59,6 +59,8 @@ export interface SceneHeader {
     /** A row per step, step s is row s - 1. pattern: row of patterns; module: row of modules; sentence: string; delta:
      *  operators gained; taken/takens, made/mades: runs in `members`. */
     steps: Table<"pattern" | "module" | "sentence" | "delta" | "taken" | "takens" | "made" | "mades">;
+    /** A row per change of a node's arguments that no edge tells: of a literal, or of the inputs' order. */
+    changes: Table<"node" | "step">;
   };
   categories: string[]; // conv, matmul, arithmetic, activation, norm, shape, resample, quant, constant, other
   verdicts: Verdict[];

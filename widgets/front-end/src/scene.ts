@@ -22,6 +22,7 @@ type Points = SceneTable<"points">;
 export type Matches = SceneTable<"matches", "reason">;
 type Members = SceneTable<"members">;
 export type Steps = SceneTable<"steps", "sentence">;
+type Changes = SceneTable<"changes">;
 
 /** Node kinds (`nodes.kind`) and flags (`nodes.flags`), as the protocol numbers them. */
 export const Kind = { operator: 0, constant: 1, input: 2, output: 3, other: 4 } as const;
@@ -41,6 +42,7 @@ export class Scene {
   readonly matches: Matches;
   readonly members: Members;
   readonly steps: Steps;
+  readonly changes: Changes;
 
   readonly #rows = new Map<string, number>();
   readonly #modules = new Map<string, number>();
@@ -67,6 +69,7 @@ export class Scene {
     this.matches = open("matches", "reason");
     this.members = open<"members">("members");
     this.steps = open("steps", "sentence");
+    this.changes = open<"changes">("changes");
     for (let row = 0; row < this.nodes.length; row++) this.#rows.set(this.nodes.id(row), row);
     for (let row = 0; row < this.modules.length; row++) this.#modules.set(this.modules.path(row), row);
     header.patterns.forEach((pattern, row) => this.#patterns.set(pattern.name, row));

@@ -94,6 +94,17 @@ test("before, after and the comparison show the right nodes and edges", () => {
   }
 });
 
+test("a literal changed in place is a change between the steps around it", () => {
+  const row = scene.nodeRow("add_5");
+  const changes = { node: Int32Array.of(row), step: Int32Array.of(2), length: 1 };
+  const changed = Object.assign(make(), { changes });
+  const seen = (from: number, to: number) => new Shown(changed, from, to, false, nobody).nodes[row];
+  assert.equal(seen(0, 1), Fate.unchanged);
+  assert.equal(seen(1, 2), Fate.changed);
+  assert.equal(seen(2, 2), Fate.unchanged);
+  assert.equal(seen(2, 3), Fate.unchanged);
+});
+
 test("constants are hidden unless asked for or feeding what is selected", () => {
   const s = scene.nodeRow("s_0");
   assert.equal(new Shown(scene, 0, 0, false, nobody).nodes[s], Fate.absent);

@@ -63,6 +63,7 @@ const COLUMNS: { [T in keyof Tables]: (keyof Tables[T])[] } = {
   ],
   members: ["node"],
   steps: ["pattern", "module", "sentence", "delta", "taken", "takens", "made", "mades"],
+  changes: ["node", "step"],
 };
 const DEFAULTS: Record<string, number> = {
   died: -1,
@@ -85,6 +86,7 @@ export class SceneWriter {
     matches: [],
     members: [],
     steps: [],
+    changes: [],
   };
   readonly strings: string[] = [];
   readonly #numbers = new Map<string, number>();

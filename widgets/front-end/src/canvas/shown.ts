@@ -23,11 +23,13 @@ export class Shown {
     this.nodes = new Uint8Array(scene.nodes.length);
     this.routes = new Uint8Array(scene.routes.length);
     const { born, died, kind } = scene.nodes;
+    const { node: changed, step } = scene.changes;
+    const given = new Set(changed.filter((_, row) => step[row] > from && step[row] <= to));
     for (let node = 0; node < this.nodes.length; node++) {
       if (!scene.nodeVisible(node)) continue;
       if (kind[node] === Kind.constant && !constants && !this.#feedsAround(node)) continue;
       const own = fate(born[node], died[node], from, to);
-      this.nodes[node] = own === Fate.unchanged && this.comparing && this.#readsOthers(node) ? Fate.changed : own;
+      this.nodes[node] = own === Fate.unchanged && this.comparing && (given.has(node) || this.#readsOthers(node)) ? Fate.changed : own;
     }
     const { src, dst, src_module, dst_module, stub } = scene.routes;
     for (let route = 0; route < this.routes.length; route++) {
