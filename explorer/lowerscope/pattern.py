@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch.fx import Node
 
 from lowerscope.check import ENGINE_CONDITIONS, Check, Condition, Declared, Either, Optional
+from lowerscope.declaration import check_declaration
 from lowerscope.errors import RecipeError, unknown
 
 if TYPE_CHECKING:
@@ -51,6 +52,13 @@ class Match:
     output: Node
     data: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.nodes, (tuple, list)):
+            raise TypeError(f"nodes of a Match are a tuple of nodes, not {_called(self.nodes)}")
+        for node in (self.anchor, *self.nodes, self.output):
+            if not isinstance(node, Node):
+                raise TypeError(f"anchor, nodes and output of a Match are nodes of the graph, not {_called(node)}")
+
     def __getitem__(self, key: str) -> Any:
         return self.data[key]
 
@@ -59,6 +67,10 @@ class Match:
         """The nodes that feed the match without being taken."""
         taken = set(self.nodes)
         return tuple(dict.fromkeys(n for node in self.nodes for n in node.all_input_nodes if n not in taken))
+
+
+def _called(value: Any) -> str:
+    return f"{value!r}, a {type(value).__name__}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,21 +198,13 @@ class Registry:
     def add(self, pattern: Pattern) -> None:
         """Add or replace a pattern.
 
-        RecipeError: its class lacks a part or names a condition that it does not have, or its name is the project's own.
+        RecipeError: its class declares less or other than it must, or its name is the project's own.
         """
         cls = type(pattern)
-        for needed in ("name", "kind", "anchors", "conditions"):
-            if not hasattr(cls, needed):
-                raise RecipeError(f"pattern class {cls.__name__} has no '{needed}': set it as a class attribute")
+        check_declaration(cls, Kind)
         known = self._patterns.get(pattern.name)
         if known is not None and not known.yours and cls.yours:
             raise RecipeError(f"'{pattern.name}' is one of lowerscope's own patterns: give yours another name")
-        for condition in pattern.nothing_to_fuse:
-            if condition not in pattern.declared():
-                raise RecipeError(
-                    f"nothing_to_fuse of pattern '{pattern.name}' names '{condition}', which is none of its conditions: "
-                    "it is a tuple of their names"
-                )
         self._patterns[pattern.name] = pattern
         self.version += 1
 
@@ -245,16 +249,26 @@ def pattern(
 ) -> Callable[[type[Pattern]], type[Pattern]]:
     """Class decorator that registers a pattern for `targets` ("*": all).
 
-    `after`, `before`: names of patterns that it must follow or precede where both are there. `off`: targets on which it
-    is disabled until a recipe enables it. A class defined outside this package counts as the user's, and replaces an
-    earlier one of that name.
+    `after`, `before`: names of patterns that it must follow or precede where both are there (a single one may stand by
+    itself). `off`: targets on which it is disabled until a recipe enables it. A class defined outside this package
+    counts as the user's, and replaces an earlier one of that name.
+
+    RecipeError: the class is no pattern, or declares less or other than it must, or no target is named.
     """
+    if not all(isinstance(target, str) for target in targets):
+        raise RecipeError('a pattern is registered for targets by name: write @pattern("vulkan"), or @pattern("*")')
 
     def register(cls: type[Pattern]) -> type[Pattern]:
-        cls.targets, cls.after, cls.before, cls.off = tuple(targets), tuple(after), tuple(before), tuple(off)
+        if not (isinstance(cls, type) and issubclass(cls, Pattern)):
+            raise RecipeError(f"{getattr(cls, '__name__', cls)} is no pattern: write it as a class of Pattern")
+        cls.targets, cls.after, cls.before, cls.off = tuple(targets), _names(after), _names(before), _names(off)
         cls.source = source or cls.source
         cls.yours = not cls.__module__.startswith("lowerscope.")
         REGISTRY.add(cls())
         return cls
 
     return register
+
+
+def _names(given: Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -146,7 +146,9 @@ class Stage:
             self._give(id, Outcome.ERROR, found, reason=found.error)
             return []
         if found.match is None:
-            self._give(id, self._miss(self.pattern, found.record), found)
+            silent = self.pattern.yours and found.record.failure() is None
+            reason = "its match returned nothing though no condition failed: return a Match" if silent else ""
+            self._give(id, self._miss(self.pattern, found.record), found, reason=reason)
             return []
         nodes = tuple(self.editor.id_of(n) for n in found.match.nodes)
         found.record.touched = list(nodes)
@@ -206,6 +208,10 @@ class Stage:
                     if found.match is not None:
                         found.record.touched = [self.editor.id_of(n) for n in found.match.nodes]
                         outcome, reason = Outcome.SHADOWED, f"shadowed by {self.pattern.name}"
+                        if (
+                            other.yours and self.pattern.kind == "decomposition"
+                        ):  # the way out: write it for what comes of it
+                            reason += f", before which it does not run: {self.pattern.sentence(match).rstrip('.')}"
                     elif found.error is not None:
                         outcome, reason = Outcome.ERROR, found.error
                     else:
@@ -328,7 +334,8 @@ def _place_of(error: BaseException) -> str:
     """An exception in a pattern as one sentence: what, and the line of the pattern where it arose."""
     frames = traceback.extract_tb(error.__traceback__)
     # a `where` of the user's is called from a match of ours: its line, not that of the call
-    own = [f for f in frames if not f.filename.startswith(_NOT_THE_USERS)]
+    made = [f for f in frames if (f.filename, f.name) != ("<string>", "__init__")]  # a dataclass's, of no line
+    own = [f for f in made if not f.filename.startswith(_NOT_THE_USERS)]
     own = own or [f for f in frames if f.name in ("match", "rewrite", "is_anchor", "sentence")] or frames
     place = own[-1] if own else None
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
