@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 
 from lowerscope.layers import LayoutError, far_edges
 from lowerscope.layout_rows import CROWDED, MANY, Edge, busiest, ranks, rows
+from lowerscope.layout_wrap import too_wide, wrap
 
 NODE_HEIGHT = 24.0
 HEADER = 22.0
@@ -28,6 +29,7 @@ PADDING = 12.0
 STUB = 10.0
 STUB_ROOM = 20.0  #: above an item that a cut edge ends at, and below one that it begins at, for the pill with a name
 LONGEST_EDGE = 20  #: ranks that an edge may span once rows have set items apart
+LONGEST_WRAPPED = 3  #: the same where items are wrapped, and edges lead past many others
 IN_PROCESS = 3000  #: items; more are laid out by a process of their own
 BUSY = 60  #: edges between two ranks; where there are more, the engine tries fewer orders: seconds instead of minutes
 
@@ -97,11 +99,9 @@ def lay_out(graph: LayoutGraph, cancelled: Callable[[], bool] | None = None) -> 
     return _result(graph, answer, plan.cut)
 
 
-def long_edges(edges: Sequence[Edge], rank: Sequence[int]) -> frozenset[int]:
-    """The edges (their places) that span more than `LONGEST_EDGE` ranks."""
-    return frozenset(
-        place for place, (source, target) in enumerate(edges) if rank[target] - rank[source] > LONGEST_EDGE
-    )
+def long_edges(edges: Iterable[Edge], rank: Sequence[int], longest: int = LONGEST_EDGE) -> frozenset[int]:
+    """The edges (their places) that span more than `longest` ranks."""
+    return frozenset(place for place, (source, target) in enumerate(edges) if rank[target] - rank[source] > longest)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class _Plan:
     """cut: the edges that are only stubs. guides: edges that are laid out and not drawn. most: edges between two ranks."""
 
     cut: frozenset[int]
-    guides: list[Edge]
+    guides: Sequence[Edge]
     most: int
 
 
@@ -126,16 +126,22 @@ def _plan(graph: LayoutGraph) -> _Plan:
 
 
 def _in_rows(graph: LayoutGraph, rank: list[int], cut: frozenset[int], many: int, row: int) -> _Plan:
-    more, found = rows(graph.parents, graph.edges, rank, cut, many, row)
-    guides = list(found)
-    if guides:  # rows have ranks of their own: what was short may be long now
+    more, guides = rows(graph.parents, graph.edges, rank, cut, many, row)
+    if guides:
         rank = ranks(len(graph.sizes), [*graph.edges, *guides])
-        cut |= long_edges(graph.edges, rank)
+    longest = LONGEST_EDGE
+    if too_wide(graph.sizes, graph.parents, rank):
+        near = [edge for place, edge in enumerate(graph.edges) if place not in cut and place not in more]
+        guides = wrap(graph.sizes, graph.parents, graph.edges, near)
+        rank = ranks(len(graph.sizes), [*graph.edges, *guides])
+        longest = LONGEST_WRAPPED
+    if guides:  # rows have ranks of their own: what was short may be long now
+        cut |= long_edges(graph.edges, rank, longest)
         far = long_edges(guides, rank)
         guides = [guide for place, guide in enumerate(guides) if place not in far]
     cut |= more
     whole = [edge for place, edge in enumerate(graph.edges) if place not in cut]
-    return _Plan(cut, guides, busiest(rank, [*whole, *guides]))
+    return _Plan(cut, list(guides), busiest(rank, [*whole, *guides]))
 
 
 def _check(graph: LayoutGraph) -> None:
