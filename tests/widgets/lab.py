@@ -325,11 +325,11 @@ def eventually(holds: Callable[[], bool], page: Page, seconds: float = 20.0) -> 
     return True
 
 
-def at_rest(read: Callable[[], T], page: Page, seconds: float = 20.0) -> T:
-    """What `read` gives once it has been the same for a while."""
+def at_rest(read: Callable[[], T], page: Page, seconds: float = 20.0, every: float = 100) -> T:
+    """What `read` gives once it has been the same for a while: four times, `every` so many ms."""
     end, last, same = time.monotonic() + seconds, read(), 0
     while same < 4 and time.monotonic() < end:
-        page.wait_for_timeout(100)
+        page.wait_for_timeout(every)
         now = read()
         same = same + 1 if now == last else 0
         last = now

@@ -1,8 +1,12 @@
-"""The graph's items one by one, by real clicks and keys: modules, views, minimap, tracing, stubs, names, detail."""
+"""The graph's items one by one, by real clicks and keys: modules, views, minimap, tracing, stubs, names, detail.
+
+Each in one widget that is 600, 1000 and 1400 px wide, light and dark. Motion is reduced, but where it is what is tried.
+"""
 
 from __future__ import annotations
 
 import re
+from itertools import product
 
 import pytest
 
@@ -14,8 +18,30 @@ pytestmark = pytest.mark.browser
 CONV = "conv2d_3"  # in body.1.0, one of eight
 
 
+@pytest.fixture(
+    scope="module",
+    autouse=True,
+    params=product((600, 1000, 1400), ("light", "dark")),
+    ids=lambda size: "-".join(map(str, size)),
+)
+def size(widget: Widget, request: pytest.FixtureRequest) -> None:
+    """The widget this wide, in JupyterLab's theme of this name."""
+    width, theme = request.param
+    widget.page.emulate_media(reduced_motion="reduce")
+    widget.every = 40
+    widget.lab.theme(theme)
+    around = widget.page.evaluate("innerWidth") - widget.root.evaluate("(root) => root.clientWidth")
+    widget.lab.size(width + around, 900)
+    widget.until(
+        lambda: (
+            widget.root.evaluate("(root) => [root.clientWidth, root.classList.contains('ls-dark')]")
+            == [width, theme == "dark"]
+        )
+    )
+
+
 @pytest.fixture(autouse=True)
-def at_the_start(widget: Widget) -> None:
+def at_the_start(widget: Widget, size: None) -> None:
     start(widget)
 
 
@@ -25,11 +51,36 @@ def start(widget: Widget) -> None:
         """(root) => {
           const { store } = root.lowerscope;
           store.select([]); store.focusPattern(null); store.update({ traced: null, showConstants: false });
-          store.setView('before'); store.setStep(0);
+          store.setView('before'); store.setStep(0); store.setTab('graph');
         }"""
     )
+    fit(widget)
+
+
+def fit(widget: Widget) -> None:
+    """The whole graph in view, by a key."""
     widget.keys("f")
-    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
+    module(widget, "body")
+
+
+def module(widget: Widget, path: str) -> dict[str, float]:
+    """Where a module's box is, once it rests."""
+    box = widget.rest(lambda: widget.root.evaluate(MODULE, path))
+    assert box is not None, f"{path} is not drawn"
+    return box
+
+
+# By where a node is, since the mirror follows a moment later.
+MODULE = """
+(root, path) => {
+  const scene = root.lowerscope.scene(), { nodes, modules } = scene, row = scene.moduleRow(path);
+  const node = [...Array(nodes.length).keys()].find((row) => root.nodeRect(nodes.id(row)) !== null);
+  if (node === undefined || !scene.moduleVisible(row)) return null;
+  const box = root.nodeRect(nodes.id(node)), zoom = box.width / nodes.w[node];
+  const [x, y] = [box.x + (modules.x[row] - nodes.x[node]) * zoom, box.y + (modules.y[row] - nodes.y[node]) * zoom];
+  return { x, y, width: modules.w[row] * zoom, height: modules.h[row] * zoom };
+}
+"""
 
 
 def open_modules(widget: Widget) -> list[str]:
@@ -45,56 +96,105 @@ def test_modules_open_and_close_all_to_a_depth_and_one_with_all_inside(widget: W
     widget.menu(*widget.ground(), "Open two levels")
     widget.until(lambda: "body" in open_modules(widget))
     assert not any(path.count(".") > 1 for path in open_modules(widget))
-    widget.keys("f")
-    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
-    at_rest(widget.root.locator('.ls-mirror [data-module-path="body"]').bounding_box, widget.page)
+    fit(widget)
     widget.menu(*widget.first_hit("module", path="body", header=True), "Open all inside")
     widget.until(lambda: "body.3.1" in open_modules(widget))
+    widget.menu(*widget.ground(), "Open two levels")
+    widget.until(lambda: "body.3.1" not in open_modules(widget))
+
+
+def test_one_module_closes_by_a_click_opens_by_a_key_and_stays_where_it_was(widget: Widget) -> None:
+    before = module(widget, "body")
+    widget.page.mouse.click(before["x"] + 6, before["y"] + 6)  # its triangle
+    widget.until(lambda: "body" not in open_modules(widget))
+    closed = module(widget, "body")
+    widget.keys("Enter")
+    widget.until(lambda: "body" in open_modules(widget))
+    opened = module(widget, "body")
+    assert closed["height"] < opened["height"] == before["height"]
+    for now in (closed, opened):
+        assert abs(now["x"] - before["x"]) < 2
+        assert abs(now["y"] - before["y"]) < 2
+    widget.keys("Backspace")
+    widget.until(lambda: "body" not in open_modules(widget))
+    widget.keys("Enter")
+    widget.until(lambda: "body" in open_modules(widget))
 
 
 def test_opening_animates_and_reduced_motion_does_not(widget: Widget) -> None:
-    def pictures() -> int:
-        """How many different pictures are shown while the module "body" opens or closes, once its layout has come."""
-        return widget.root.evaluate(
-            """async (root) => {
-              const { store, scene } = root.lowerscope, canvas = root.querySelector('.ls-stage canvas'), seen = new Set();
-              const before = scene(), row = before.moduleRow('body');
-              store.openModules([row], !before.modules.open[row]);
-              while (scene() === before) await new Promise(requestAnimationFrame);
-              for (const end = performance.now() + 800; performance.now() < end;) {
-                await new Promise(requestAnimationFrame);
-                seen.add(canvas.toDataURL());
-              }
-              return seen.size;
+    def pictures(key: str) -> int:
+        """How many different pictures are shown after the key, once the new layout has come."""
+        widget.root.evaluate(
+            """(root) => {
+              const { scene } = root.lowerscope, before = scene(), seen = new Set();
+              const canvas = root.querySelector('.ls-stage canvas');
+              window.seen = new Promise((done) => {
+                let end = Infinity;
+                const look = () => {
+                  if (scene() !== before) {
+                    end = Math.min(end, performance.now() + 400);
+                    seen.add(canvas.toDataURL());
+                  }
+                  if (performance.now() < end) requestAnimationFrame(look);
+                  else done(seen.size);
+                };
+                look();
+              });
             }"""
         )
+        widget.keys(key)
+        return widget.page.evaluate("window.seen")
 
-    assert pictures() > 3
-    widget.page.emulate_media(reduced_motion="reduce")
-    assert pictures() <= 2
+    at = module(widget, "body")
+    widget.page.mouse.click(at["x"] + at["width"] * 0.3, at["y"] + 2)  # its header, beside the edge into it
+    widget.until(lambda: widget.state("currentModule") == "body")
     widget.page.emulate_media(reduced_motion="no-preference")
+    assert pictures("Backspace") > 3
+    widget.page.emulate_media(reduced_motion="reduce")
+    assert pictures("Enter") <= 2
 
 
-def test_the_minimap_moves_the_view_and_f_fits_the_graph_then_the_selection(widget: Widget) -> None:
+def test_the_minimap_moves_the_view_by_click_and_drag(widget: Widget) -> None:
     widget.travel(CONV)
+    widget.travel("conv2d")
+    widget.keys("0", "Escape")  # in a narrow widget what is selected lies over the strip
     before = widget.place(CONV)
-    minimap = widget.root.locator(".ls-minimap").first.bounding_box()
-    assert minimap is not None
-    widget.page.mouse.click(minimap["x"] + minimap["width"] / 2, minimap["y"] + minimap["height"] - 8)
-    widget.until(lambda: widget.place(CONV) != before)
+    strip = widget.root.locator(".ls-minimap").first.bounding_box()
+    assert strip is not None
+    x = strip["x"] + strip["width"] / 2
+    widget.page.mouse.click(x, strip["y"] + strip["height"] - 8)
+    widget.until(lambda: widget.place(CONV)[1] < before[1] - 200)
+    low = widget.place(CONV)
+    frame = widget.root.locator(".ls-minimap-frame").first
+    framed = frame.bounding_box()
+    assert framed is not None
+    widget.page.mouse.move(x, strip["y"] + strip["height"] - 8)
+    widget.page.mouse.down()
+    tops = []
+    for share in (0.7, 0.4, 0.1):
+        widget.page.mouse.move(x, strip["y"] + strip["height"] * share, steps=3)
+        tops.append(widget.place(CONV)[1])
+    widget.page.mouse.up()
+    assert low[1] < tops[0] < tops[1] < tops[2]
+    now = frame.bounding_box()
+    assert now is not None
+    assert now["y"] < framed["y"]
+    widget.page.mouse.move(x, strip["y"] + strip["height"] - 8)
+    assert widget.place(CONV)[1] == tops[2], "it is let go"
 
+
+def test_f_fits_the_graph_then_the_selection(widget: Widget) -> None:
+    widget.travel(CONV)
+    widget.keys("0")
+    fit(widget)
     percent = widget.root.locator(".ls-zoomer button").nth(1)
-    widget.keys("f")
-    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
-    whole = int(at_rest(percent.inner_text, widget.page))
+    whole = int(percent.inner_text())
     pane = widget.root.locator(".ls-pane").first.bounding_box()
-    module = widget.root.locator('.ls-mirror [data-module-path="body"]').bounding_box()
+    body = module(widget, "body")
     assert pane is not None
-    assert module is not None
-    assert pane["y"] <= module["y"] < module["y"] + module["height"] <= pane["y"] + pane["height"]
+    assert pane["y"] <= body["y"] < body["y"] + body["height"] <= pane["y"] + pane["height"]
     widget.keys("f")
-    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
-    assert int(at_rest(percent.inner_text, widget.page)) > whole * 1.5
+    widget.until(lambda: int(percent.inner_text()) > whole * 1.5)
     x, y = widget.place(CONV)
     assert abs(x - pane["x"] - pane["width"] / 2) < 60
     assert abs(y - pane["y"] - pane["height"] / 2) < 60
@@ -102,19 +202,25 @@ def test_the_minimap_moves_the_view_and_f_fits_the_graph_then_the_selection(widg
 
 def test_the_level_of_detail_follows_the_zoom(widget: Widget) -> None:
     zoomer = widget.root.locator(".ls-zoomer")
-    seen = set()
-    widget.keys("0")
-    for _ in range(14):
-        seen.add(at_rest(lambda: zoomer.get_attribute("data-detail"), widget.page))
-        widget.keys("-", "-")
-    assert len(seen) >= 3
+    percent = zoomer.locator("button").nth(1)
+    widget.keys("0", "+", "+")
+    widget.until(lambda: percent.inner_text() == "156")
+    seen = {}
+    for _ in range(10):
+        zoom = int(percent.inner_text())
+        seen[zoom] = int(zoomer.get_attribute("data-detail") or -1)
+        widget.keys("-")
+        widget.until(lambda before=zoom: int(percent.inner_text()) < before)
+    # blocks, boxes from 25% on, labels from 60%, everything from 130%
+    assert seen == {zoom: sum(zoom >= start for start in (25, 60, 130)) for zoom in seen}
+    assert set(seen.values()) == {0, 1, 2, 3}
 
 
 def test_two_fingers_and_a_trackpads_pinch_zoom_the_graph_and_not_the_page(widget: Widget) -> None:
     zoomer = widget.root.locator(".ls-zoomer button").nth(1)
 
     def percent() -> int:
-        return int(at_rest(zoomer.inner_text, widget.page))
+        return int(widget.rest(zoomer.inner_text))
 
     pane = widget.root.locator(".ls-pane").first.bounding_box()
     assert pane is not None
@@ -161,10 +267,8 @@ def test_inputs_and_outputs_are_traced_and_the_trace_ends(widget: Widget) -> Non
 def test_constants_are_hidden_until_asked_for(widget: Widget) -> None:
     weights = widget.root.locator('.ls-mirror [data-node-id$="_weight"]')
     widget.until(lambda: weights.count() == 0)
-    at_rest(widget.root.locator('.ls-mirror [data-module-path="body"]').bounding_box, widget.page)
     widget.menu(*widget.ground(), "Show constants")
-    widget.keys("f")
-    at_rest(widget.root.locator(".ls-mirror [data-module-path]").first.bounding_box, widget.page)
+    fit(widget)
     widget.until(lambda: weights.count() > 0)
     widget.menu(*widget.ground(), "Hide constants")
     widget.until(lambda: weights.count() == 0)
@@ -178,10 +282,10 @@ def test_a_nodes_name_is_copied(widget: Widget) -> None:
 
 def test_a_long_edge_is_cut_to_stubs_that_jump_to_the_other_end(widget: Widget) -> None:
     def stub() -> tuple[float, float, list[str]]:
-        x, y = at_rest(lambda: widget.first_hit("stub"), widget.page)
+        x, y = widget.rest(lambda: widget.first_hit("stub"))
         return x, y, widget.root.evaluate("(root, [x, y]) => root.hitTest(x, y).far.map((far) => far.id)", [x, y])
 
-    widget.root.evaluate("(root) => root.lowerscope.store.openDepth(9)")
+    widget.menu(*widget.first_hit("module", path="body", header=True), "Open all inside")
     widget.until(lambda: "body.3.1" in open_modules(widget))
     widget.travel("conv2d")
     x, y, far = stub()
@@ -211,7 +315,7 @@ def test_a_long_edge_is_cut_to_stubs_that_jump_to_the_other_end(widget: Widget) 
     assert back[2] == "conv2d"
     widget.page.mouse.click(*back[:2])
     widget.until(lambda: widget.state("selected") == ["conv2d"])
-    widget.root.evaluate("(root) => root.lowerscope.store.openDepth(2)")
+    widget.menu(*widget.ground(), "Open two levels")
     widget.until(lambda: "body.3.1" not in open_modules(widget))
 
 
@@ -270,20 +374,18 @@ def test_split_panes_share_the_selection_through_provenance_and_pan_together(wid
     marked = widget.picture(1, pane=1)
     widget.keys("Escape")
     widget.until(lambda: widget.picture(1, pane=1) != marked)  # the fused node of the other pane was ringed
-    mirrors = widget.root.locator('.ls-mirror [data-module-path="body"]')
-    left, right = (panes.nth(i).bounding_box() for i in (0, 1))
-    assert left is not None
-    assert right is not None
-    x, y = left["x"] + 20, left["y"] + left["height"] - 40
+    left, right = (at_rest(panes.nth(i).locator('[data-module-path="body"]').bounding_box, widget.page) for i in (0, 1))
+    x, y = widget.ground()
     widget.page.mouse.move(x, y)
     widget.page.mouse.down()
     widget.page.mouse.move(x + 40, y - 60, steps=4)
     widget.page.mouse.up()
-    a, b = (at_rest(mirrors.nth(i).bounding_box, widget.page) for i in (0, 1))
-    assert a is not None
-    assert b is not None
-    assert abs((a["x"] - left["x"]) - (b["x"] - right["x"])) < 2
-    assert abs(a["y"] - b["y"]) < 2
+    for before, pane in ((left, panes.nth(0)), (right, panes.nth(1))):
+        after = at_rest(pane.locator('[data-module-path="body"]').bounding_box, widget.page)
+        assert before is not None
+        assert after is not None
+        assert abs(after["x"] - before["x"] - 40) < 2
+        assert abs(after["y"] - before["y"] + 60) < 2
 
 
 def test_in_split_a_selection_on_one_side_brings_what_stands_for_it_into_view_on_the_other(widget: Widget) -> None:
@@ -297,20 +399,18 @@ def test_in_split_a_selection_on_one_side_brings_what_stands_for_it_into_view_on
 
     def inside(side: int, node: str) -> bool:
         """Whether a node is drawn in a pane, and all of it lies within the pane."""
-        pane = panes.nth(side).bounding_box()
-        item = panes.nth(side).locator(f'.ls-mirror [data-node-id="{node}"]')
-        box = item.bounding_box() if item.count() else None
-        return (
-            pane is not None
-            and box is not None
-            and pane["y"] <= box["y"]
-            and box["y"] + box["height"] <= pane["y"] + pane["height"]
-            and pane["x"] <= box["x"]
-            and box["x"] + box["width"] <= pane["x"] + pane["width"]
+        return panes.nth(side).evaluate(
+            """(pane, node) => {
+              const box = pane.querySelector(`.ls-mirror [data-node-id="${node}"]`)?.getBoundingClientRect();
+              const outer = pane.getBoundingClientRect();
+              return box !== undefined && outer.top <= box.top && box.bottom <= outer.bottom
+                && outer.left <= box.left && box.right <= outer.right;
+            }""",
+            node,
         )
 
     def middle(side: int, node: str) -> tuple[float, float]:
-        box = at_rest(panes.nth(side).locator(f'.ls-mirror [data-node-id="{node}"]').bounding_box, widget.page)
+        box = widget.rest(panes.nth(side).locator(f'.ls-mirror [data-node-id="{node}"]').bounding_box)
         assert box is not None
         return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 

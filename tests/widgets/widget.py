@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from playwright.sync_api import Locator, Page
 
 from tests.widgets.lab import Lab, at_rest, eventually
+
+T = TypeVar("T")
 
 #: A network that has what the items need: nested modules, an edge past many layers, what fuses and what does not.
 CELLS = [
@@ -56,7 +59,12 @@ print(json.dumps({
 
 
 class Widget:
-    """The one widget of a notebook: its first cell shows it, its second prints what the session says."""
+    """The one widget of a notebook: its first cell shows it, its second prints what the session says.
+
+    every: ms between looks at what comes to rest; fewer do where motion is reduced.
+    """
+
+    every = 100.0
 
     def __init__(self, lab: Lab, cells: list[str]) -> None:
         self.lab = lab
@@ -91,6 +99,10 @@ class Widget:
         """Wait for something to hold; AssertionError when it does not."""
         assert eventually(holds, self.page, seconds)
 
+    def rest(self, read: Callable[[], T]) -> T:
+        """What `read` gives once it has been the same for a while."""
+        return at_rest(read, self.page, every=self.every)
+
     def keys(self, *keys: str) -> None:
         """Press keys with the focus on the widget itself."""
         self.root.evaluate("(root) => root.focus({ preventScroll: true })")
@@ -107,7 +119,7 @@ class Widget:
 
     def place(self, node: str) -> tuple[float, float]:
         """The middle of a node's box in the page, once it rests. AssertionError when it is not drawn."""
-        box = at_rest(lambda: self.box(node), self.page)
+        box = self.rest(lambda: self.box(node))
         assert box is not None, f"{node} is not drawn"
         return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
@@ -142,12 +154,14 @@ class Widget:
             """(root, wanted) => {
               const box = root.querySelector('.ls-pane').getBoundingClientRect();
               for (let y = box.top + 4; y < box.bottom - 4; y += 2)
-                for (let x = box.left + 4; x < box.right - 60; x += 3)
+                for (let x = box.left + 4; x < box.right - 60; x += 3) {
+                  const hit = root.hitTest(x, y);
                   if (
-                    document.elementFromPoint(x, y)?.closest('.ls-pane') &&
-                    Object.entries(wanted).every(([name, value]) => root.hitTest(x, y)?.[name] === value)
+                    Object.entries(wanted).every(([name, value]) => hit?.[name] === value) &&
+                    document.elementFromPoint(x, y)?.closest('.ls-pane')
                   )
                     return [x, y];
+                }
               return null;
             }""",
             {"kind": kind, **having},

@@ -16,8 +16,8 @@ export function boxOf(scene: Scene, ids: readonly string[], state: State): Rect 
   for (const id of ids) {
     const row = scene.nodeRow(id);
     if (row < 0) continue;
-    for (const { to } of shownSteps(state)) {
-      for (const stand of scene.nodeAlive(row, to) ? [row] : lineage(scene, row, to)) {
+    for (const { from, to } of shownSteps(state)) {
+      for (const stand of scene.nodeAlive(row, to) || scene.nodeAlive(row, from) ? [row] : lineage(scene, row, to)) {
         if (scene.nodeVisible(stand)) {
           boxes.push(rect(nodes.x[stand], nodes.y[stand], nodes.w[stand], nodes.h[stand]));
           continue;
