@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from lowerscope.long_names import legible
+
 _NAMES_SHOWN = 5
 
 
@@ -13,7 +15,7 @@ class LowerscopeError(Exception):
 
     def _render_traceback_(self) -> list[str]:
         """What a notebook's cell shows: the sentence, and no traceback through code that is not the reader's."""
-        return [f"{type(self).__name__}: {self}"]
+        return [legible(f"{type(self).__name__}: {self}")]
 
 
 class LoadError(LowerscopeError):
@@ -78,13 +80,14 @@ def closest(name: str, known: Iterable[str], count: int = _NAMES_SHOWN) -> list[
 def unknown(kind: str, name: str, known: Iterable[str]) -> UnknownNameError:
     """The error for a ``kind`` ("target", "pattern", "node", ...) called ``name`` that is not among ``known``."""
     names = list(dict.fromkeys(known))
+    missing = legible(f"there is no {kind} named {name!r}")
     if not names:
-        return UnknownNameError(f"there is no {kind} named {name!r}: there is none at all to choose from")
-    nearest = closest(name, names)
+        return UnknownNameError(f"{missing}: there is none at all to choose from")
+    nearest = [legible(repr(known)) for known in closest(name, names)]
     if len(names) == 1:
-        return UnknownNameError(f"there is no {kind} named {name!r}: use {nearest[0]!r}, the only one there is")
+        return UnknownNameError(f"{missing}: use {nearest[0]}, the only one there is")
     lead = "use one of" if len(names) <= len(nearest) else f"use one of the {len(names)} there are, the closest being"
-    return UnknownNameError(f"there is no {kind} named {name!r}: {lead} {', '.join(map(repr, nearest))}")
+    return UnknownNameError(f"{missing}: {lead} {', '.join(nearest)}")
 
 
 def first_line(error: BaseException) -> str:

@@ -13,6 +13,7 @@ import pandas as pd
 from lowerscope.check import Entry, Status
 from lowerscope.code_map import CodeMap
 from lowerscope.frame import Table
+from lowerscope.long_names import legible
 from lowerscope.sentences import failure_sentence, plain
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Explanation:
             else:
                 lines.append(f"{branch}{part}")
                 lines += [f"{below}{'└─ ' if row is rows[-1] else '├─ '}{_line(row)}" for row in rows]
-        return "\n".join(lines)
+        return legible("\n".join(lines))
 
     __repr__ = __str__
 
@@ -211,4 +212,4 @@ def _found(entry: Entry) -> str:
 
 
 def _text(value: str) -> str:
-    return html.escape(value)
+    return html.escape(legible(value))

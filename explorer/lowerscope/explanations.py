@@ -11,6 +11,7 @@ import pandas as pd
 from lowerscope.errors import unknown
 from lowerscope.explain import Explanation
 from lowerscope.frame import Table
+from lowerscope.long_names import legible
 from lowerscope.verdict import RANK, Outcome
 
 
@@ -67,13 +68,15 @@ class Explanations(Sequence[Explanation]):
         parts = ["\n".join(self.history)] if self.history else []
         parts += [str(e) if e.verdict != "no anchor" else e.headline for e in self._shown()]
         parts += [f"outside the delegate: {line}" for line in (self.outside or "").splitlines()]
-        return "\n\n".join(parts)
+        return legible("\n\n".join(parts))
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        history = "".join(f"<p>{html.escape(line)}</p>" for line in self.history)
-        outside = [f"<p>outside the delegate: {html.escape(line)}</p>" for line in (self.outside or "").splitlines()]
+        history = "".join(f"<p>{html.escape(legible(line))}</p>" for line in self.history)
+        outside = [
+            f"<p>outside the delegate: {html.escape(legible(line))}</p>" for line in (self.outside or "").splitlines()
+        ]
         return "".join([history, *(e._repr_html_() for e in self._shown()), *outside])
 
     def _shown(self) -> Iterator[Explanation]:

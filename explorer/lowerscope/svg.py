@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from lowerscope import labels
+from lowerscope.long_names import legible
 from lowerscope.ops import CATEGORIES
 from lowerscope.scene import VERDICTS, Scene
 
@@ -111,7 +112,7 @@ class _Picture:
             fill = f'fill="{color}" fill-opacity=".09"' if verdict == _APPLIED else 'fill="none" stroke-dasharray="5 4"'
             yield (
                 f'<rect x="{x:.1f}" y="{y:.1f}" width="{right - x:.1f}" height="{bottom - y:.1f}" rx="9" {fill} '
-                f'stroke="{color}" stroke-width="1.5"><title>{_text(pattern["name"])}: {VERDICTS[verdict]}</title></rect>'
+                f'stroke="{color}" stroke-width="1.5"><title>{_text(legible(pattern["name"]))}: {VERDICTS[verdict]}</title></rect>'
             )
             if verdict == _APPLIED:
                 yield f'<rect x="{x + 8:.1f}" y="{y - 8:.1f}" width="17" height="15" rx="3" fill="{color}"/>'
@@ -143,7 +144,7 @@ class _Picture:
                 fill, spine = "#FFFFFF", "#59616B"
             title = f"{texts['id'][row]} · {texts['op'][row]} · {texts['shape'][row]}"
             yield (
-                f'<g><title>{_text(title)}</title><rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="4" '
+                f'<g><title>{_text(legible(title))}</title><rect x="{x:.1f}" y="{y:.1f}" width="{w:.1f}" height="{h:.1f}" rx="4" '
                 f'fill="{fill}" stroke="{spine}"/><rect x="{x:.1f}" y="{y:.1f}" width="3.5" height="{h:.1f}" '
                 f'rx="1.75" fill="{spine}"/>'
             )

@@ -18,6 +18,16 @@ def test_a_sentence_is_shown_whole_and_a_list_by_its_first_items():
     assert frame.anchors.iloc[0] == ["a", "b", "c", "d", "e"]
 
 
+def test_a_name_of_ten_thousand_characters_is_cut_where_it_is_shown_and_whole_where_it_is_held():
+    name = "x" * 10_000
+    frame = Table({"node": [name], "sentence": [f"there is {name} here"], "nodes": [[name]]}, index=[name])
+    for shown in (repr(frame), frame._repr_html_()):
+        assert len(shown) < 5_000
+        assert "there is xxx" in shown
+        assert "xxx here" in shown
+    assert frame.node.loc[name] == name
+
+
 def test_no_column_is_left_out_where_the_terminal_is_narrow():
     shown = repr(Table({f"column_{i}": [LONG] for i in range(12)}))
     assert all(f"column_{i}" in shown for i in range(12))

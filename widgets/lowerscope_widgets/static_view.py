@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowerscope import labels
+from lowerscope.long_names import legible
 from lowerscope.scene import Scene
 from lowerscope.session import Session
 from lowerscope.svg import to_svg
@@ -81,7 +82,7 @@ def static_text(session: Session, scene: Scene) -> str:
     lines = [f"{session.program.name} for {session.target}: {_sentence(scene)}"]
     lines += [f"  {'on ' if on == 'yes' else 'off'} {name}: {summary}" for name, on, summary in _patterns(scene)]
     lines += [f"  {before:>6} → {after:<6} {op}" for op, before, after, _ in _operators(scene)]
-    return "\n".join(lines)
+    return legible("\n".join(lines))
 
 
 def _sentence(scene: Scene) -> str:
