@@ -154,20 +154,21 @@ const COMPARE = {
   ">=": (a: number, b: number) => a >= b,
 } as const;
 
-/** Words that are states. Fused: taken by an applied match, or made by one. */
+/** Words that are states. Fused: taken by an applied match of a fusion or a fold, or made by one; not what was decomposed. */
 function states(scene: Scene): Record<string, (node: number) => boolean> {
   const { nodes } = scene;
+  const fuses = scene.patterns.map(({ kind }) => kind === "fusion" || kind === "fold");
   let fused: Set<number> | null = null;
   const isFused = (node: number) => {
     if (fused === null) {
       fused = new Set();
       for (let match = 0; match < scene.matches.length; match++) {
-        if (scene.verdict(match) !== "applied") continue;
+        if (scene.verdict(match) !== "applied" || !fuses[scene.matches.pattern[match] ?? -1]) continue;
         for (const member of scene.matchMembers(match)) fused.add(member);
         for (const origin of scene.matchOrigins(match)) fused.add(origin);
       }
     }
-    return fused.has(node) || nodes.pattern[node] >= 0;
+    return fused.has(node) || fuses[nodes.pattern[node]] === true;
   };
   const isOperator = (node: number) => nodes.kind[node] === Kind.operator;
   return {

@@ -44,6 +44,14 @@ test("filters narrow by op, module, dtype, users and state, and combine", () => 
   assert.ok(ids("op:convolution").length === 0 && ids("module:detail.1 op:add").join() === "add_13");
 });
 
+test("what was only decomposed is not fused", () => {
+  const patterns = header.patterns.map((row) => ({ ...row, kind: "decomposition" as const }));
+  const decomposed = decode({ ...header, patterns }, buffer);
+  const convs = search(decomposed, "op:conv unfused").map((hit) => hit.id);
+  assert.ok(convs.includes("conv_13") && convs.includes("conv_1"));
+  assert.deepEqual(search(decomposed, "fused"), []);
+});
+
 test("a module filter means the module and what is inside it", () => {
   assert.ok(ids("module:detail").includes("add_13"));
   assert.ok(!ids("module:detail").includes("add_1"));
