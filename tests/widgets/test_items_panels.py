@@ -1,4 +1,7 @@
-"""The panels' items one by one, by real clicks and keys: patterns, skips, steps, inspector, search, numbers, what goes out."""
+"""The panels' items one by one, by real clicks and keys: patterns, skips, steps, inspector, search, numbers, what goes out.
+
+Each in a widget of 600, 1000 and 1400 px, light and dark, in one notebook.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.widgets.lab import at_rest
+from tests.widgets.widget import CELLS as SHARED
 from tests.widgets.widget import Widget
 
 pytestmark = pytest.mark.browser
@@ -19,27 +23,64 @@ pytestmark = pytest.mark.browser
 EPILOGUE = "conv2d_with_epilogue"
 CONV = "conv2d_3"
 
+#: The network of the graph's items, a decoder in float16 that nothing fuses, and rows of which there are 2 to 64.
+MORE = """
+class Decoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(2, 2, 1)
+    def forward(self, x):
+        y = self.conv(x)
+        return torch.tanh(y) * torch.sigmoid(y)
+
+class WithMore(Net):
+    def __init__(self):
+        super().__init__()
+        self.decoder, self.rows = nn.Sequential(Decoder(), Decoder()).half(), nn.Linear(4, 2)
+    def forward(self, x, rows):
+        y = super().forward(x)
+        return y, self.decoder(y.half()), self.rows(rows)
+
+rows = {0: torch.export.Dim("rows", min=3, max=64)}
+inputs = (torch.rand(1, 3, 8, 8), torch.rand(5, 4))
+program = lowerscope.capture(WithMore().eval(), inputs, dynamic_shapes=({}, rows), name="net")
+"""
+CELLS = [re.sub(r"(?m)^program = .*\n", lambda _: MORE, SHARED[0]), *SHARED[1:]]
+
+
+@pytest.fixture(
+    scope="module",
+    autouse=True,
+    params=[(width, theme) for theme in ("light", "dark") for width in (600, 1000, 1400)],
+    ids=lambda shown: f"{shown[0]}-{shown[1]}",
+)
+def shown(widget: Widget, request: pytest.FixtureRequest) -> None:
+    """The widget at one of its widths, in one of the themes."""
+    widget.fit(*request.param)
+
 
 @pytest.fixture(autouse=True)
-def at_the_start(widget: Widget) -> None:
+def at_the_start(widget: Widget, shown: None) -> None:
     widget.root.evaluate(
         """(root) => {
           const { store } = root.lowerscope;
           store.select([]); store.focusPattern(null); store.setMetricsOpen(false); store.setTeaching(false);
-          store.setView('after'); store.setStep(root.lowerscope.scene().lastStep);
+          store.search(''); store.setView('after'); store.setStep(root.lowerscope.scene().lastStep);
         }"""
     )
-    widget.find("sheet", sheet="node").click()
+    widget.sheet("node")
 
 
 # ---------------------------------------------------------------------- patterns
 def test_patterns_are_in_pipeline_order_with_counts(widget: Widget) -> None:
+    widget.patterns()
     names = widget.find("pattern-row").evaluate_all("(rows) => rows.map((row) => row.dataset.pattern)")
     assert names == widget.session()["order"]
     assert re.search(r"\d+ matched", widget.find("pattern-row", pattern=EPILOGUE).inner_text())
 
 
 def test_all_none_solo_and_the_filter(widget: Widget) -> None:
+    widget.patterns()
     on = widget.root.locator('[data-ls="pattern-row"][data-enabled="true"]')
     start, every = on.count(), widget.find("pattern-row").count()
     widget.find("patterns-none").click()
@@ -50,8 +91,9 @@ def test_all_none_solo_and_the_filter(widget: Widget) -> None:
     widget.find("patterns-solo").click()
     widget.until(lambda: EPILOGUE not in widget.session()["disabled"] and on.count() < start)
     for _ in range(3):
+        revision = widget.scene("scene.revision")
         widget.find("undo").click()
-        at_rest(on.count, widget.page)
+        widget.until(lambda before=revision: widget.scene("scene.revision") != before)
     widget.until(lambda: on.count() == start)
     widget.find("patterns-filter").click()
     shown = widget.find("pattern-row")
@@ -75,6 +117,7 @@ def drag(widget: Widget, pattern: str, onto: str) -> None:
 
 
 def test_a_drag_moves_a_pattern_and_says_why_where_it_must_not(widget: Widget) -> None:
+    widget.patterns()
     drag(widget, "fold_batch_norm", "core_aten")
     error = widget.find("region-error", region="patterns")
     error.wait_for()
@@ -98,6 +141,7 @@ def test_a_drag_moves_a_pattern_and_says_why_where_it_must_not(widget: Widget) -
 
 
 def test_hovering_a_row_highlights_its_matches_and_clicks_walk_through_them(widget: Widget) -> None:
+    widget.patterns()
     row = widget.find("pattern-row", pattern=EPILOGUE)
     widget.page.mouse.move(1, 1)
     widget.keys("f")
@@ -121,6 +165,7 @@ def test_hovering_a_row_highlights_its_matches_and_clicks_walk_through_them(widg
 
 
 def test_the_skip_list_completes_what_is_typed_and_takes_globs_and_chips_go(widget: Widget) -> None:
+    widget.patterns()
     entry = widget.find("skip-input")
     entry.fill("body.2")
     widget.find("skip-completion", value="body.2.*").wait_for()
@@ -145,6 +190,7 @@ def test_a_node_is_skipped_from_its_menu(widget: Widget) -> None:
     widget.travel(CONV)
     after = widget.session()["after"]
     widget.menu(*widget.place(CONV), "Skip this node")
+    widget.patterns()
     widget.find("skip-chip", kind="node").wait_for()
     assert widget.session()["after"] > after
     widget.find("undo").click()
@@ -153,7 +199,7 @@ def test_a_node_is_skipped_from_its_menu(widget: Widget) -> None:
 
 # ---------------------------------------------------------------------- steps
 def test_steps_go_on_back_play_pause_and_scrub(widget: Widget) -> None:
-    widget.find("sheet", sheet="steps").click()
+    widget.sheet("steps")
     widget.find("step-first").click()
     widget.until(lambda: widget.state("step") == 0)
     widget.find("step-next").click()
@@ -161,22 +207,38 @@ def test_steps_go_on_back_play_pause_and_scrub(widget: Widget) -> None:
     assert widget.state("step") == 2
     widget.find("step-previous").click()
     assert widget.state("step") == 1
+    speed(widget, "4")  # a step takes 0.4 s
     widget.find("play").click()
     widget.until(lambda: widget.state("step") >= 2)
     widget.find("play").click()
     stopped = widget.state("step")
-    widget.page.wait_for_timeout(2000)
+    widget.page.wait_for_timeout(600)
     assert widget.state("step") == stopped
-    widget.find("scrubber").click()
+    speed(widget, "1")
     last = widget.scene("scene.lastStep")
-    assert 0.3 * last < widget.state("step") < 0.7 * last
-    widget.find("scrubber").focus()
-    widget.page.keyboard.press("End")
+    scrubber = widget.find("scrubber")
+    if widget.state("width") == "narrow":  # where the track has yielded, its two ends are left
+        assert not scrubber.is_visible()
+        widget.find("step-back").click()
+        assert widget.state("step") == stopped - 1
+        widget.find("step-on").click()
+        assert widget.state("step") == stopped
+        widget.keys("}")
+    else:
+        scrubber.click()
+        assert 0.3 * last < widget.state("step") < 0.7 * last
+        scrubber.focus()
+        widget.page.keyboard.press("End")
     assert widget.state("step") == last
 
 
+def speed(widget: Widget, times: str) -> None:
+    widget.find("speed").click()
+    widget.find("menu-item", item=times).click()
+
+
 def test_teaching_shows_the_sentence_and_mathematics_and_hides_the_rest(widget: Widget) -> None:
-    widget.find("sheet", sheet="steps").click()
+    widget.sheet("steps")
     widget.find("teach").click()
     step = widget.scene(f"1 + [...scene.steps.pattern].findIndex((p) => scene.patterns[p].name === '{EPILOGUE}')")
     assert step > 0
@@ -218,16 +280,29 @@ def test_the_inspector_has_arguments_constants_source_users_and_provenance(widge
     widget.until(lambda: widget.state("selected") == [CONV])
 
 
+def test_a_size_that_is_a_symbol_has_its_range(widget: Widget) -> None:
+    widget.view("before")
+    widget.travel("linear")
+    output = widget.find("node-output")
+    widget.until(lambda: "[s" in output.inner_text())
+    assert re.fullmatch(r"f32\[(s\d+),2\] \(\1 3\.\.64\)", output.inner_text().strip())
+
+
 # ---------------------------------------------------------------------- search
 @pytest.mark.parametrize(
-    ("query", "op", "module"),
+    ("query", "wanted"),
     [
-        ("cnv2d", "conv2d", ""),
-        ("op:conv module:body.1.* dtype:f32", "conv", "body.1"),
-        ("op:sigmoid users>0", "sigmoid", ""),
+        ("cnv2d", {"op": "conv2d"}),
+        ("op:conv module:body.1.* dtype:f32", {"op": "conv", "module": "body.1", "shape": "f32["}),
+        ("op:sigmoid users>0", {"op": "sigmoid"}),
+        (
+            "op:conv dtype:f16 module:decoder.* users>1 unfused",
+            {"op": "conv", "module": "decoder", "shape": "f16[", "users": 2},
+        ),
+        ("module:decoder dtype:f16 unfused", {"module": "decoder", "shape": "f16["}),
     ],
 )
-def test_search_filters_and_its_results_walk_the_graph(widget: Widget, query: str, op: str, module: str) -> None:
+def test_search_filters_and_its_results_walk_the_graph(widget: Widget, query: str, wanted: dict[str, Any]) -> None:
     widget.view("before")
     widget.keys("/")
     widget.page.keyboard.type(query)
@@ -237,18 +312,41 @@ def test_search_filters_and_its_results_walk_the_graph(widget: Widget, query: st
     facts = widget.root.evaluate(
         """(root, names) => names.map((name) => {
           const { nodes, modules } = root.lowerscope.scene(), row = root.lowerscope.scene().nodeRow(name);
-          return [nodes.op(row), modules.path(nodes.module[row])];
+          return {
+            op: nodes.op(row), module: modules.path(nodes.module[row]), shape: nodes.shape(row), users: nodes.users[row],
+          };
         })""",
         names,
     )
-    assert op in facts[0][0]
+    assert wanted.get("op", "") in facts[0]["op"]
     if ":" in query:
-        assert all(op in one and where.startswith(module) for one, where in facts)
-    widget.page.keyboard.press("Enter")
-    widget.until(lambda: widget.state("selected") == [names[0]])
-    if len(names) > 1:
-        widget.page.keyboard.press("Enter")
-        widget.until(lambda: widget.state("selected") == [names[1]])
+        for fact in facts:
+            assert wanted.get("op", "") in fact["op"]
+            assert fact["module"].startswith(wanted.get("module", ""))
+            assert fact["shape"].startswith(wanted.get("shape", ""))
+            assert fact["users"] >= wanted.get("users", 0)
+    for key, at in [("Enter", 0), ("Enter", 1), ("Shift+Enter", 0)] if len(names) > 1 else [("Enter", 0)]:
+        widget.page.keyboard.press(key)
+        widget.until(lambda at=at: widget.state("selected") == [names[at]])
+    hits.last.click()
+    last = hits.last.get_attribute("data-node")
+    widget.until(lambda: widget.state("selected") == [last] and widget.box(str(last)) is not None)
+    widget.keys("/")
+    widget.page.keyboard.press("Escape")
+
+
+def test_a_search_that_finds_nothing_says_what_to_try(widget: Widget) -> None:
+    widget.keys("/")
+    widget.page.keyboard.type("op:conv module:body.* unfused")
+    found = widget.find("search-results")
+    found.wait_for()
+    assert "Nothing found. Try op:conv, module:body.*, dtype:f16, users>1, unfused" in found.inner_text()
+    widget.page.keyboard.press("Backspace")
+    for _ in "unfused":
+        widget.page.keyboard.press("Backspace")
+    widget.page.keyboard.type(" fused")
+    widget.find("search-hit").first.wait_for()
+    assert widget.find("search-hit").count() >= 8
     widget.page.keyboard.press("Escape")
 
 
@@ -273,6 +371,7 @@ def test_tables_sort_and_have_partitions_transposes_and_parity(widget: Widget) -
 
 
 def test_latency_shows_progress_and_stops_and_the_widget_answers_meanwhile(widget: Widget) -> None:
+    widget.patterns()
     widget.find("measure-latency").first.click()
     stop = widget.find("latency").locator('[data-ls="progress-stop"]')
     stop.wait_for()
@@ -289,6 +388,7 @@ def export(widget: Widget, item: str) -> None:
 
 
 def test_the_recipe_is_copied_as_python_json_and_compile_options(widget: Widget) -> None:
+    widget.patterns()
     off = widget.find("pattern-row", pattern=EPILOGUE)
     off.locator('[data-ls="pattern-toggle"]').click()
     widget.until(lambda: off.get_attribute("data-enabled") == "false")
@@ -343,6 +443,7 @@ def test_svg_and_png_are_of_the_whole_graph(widget: Widget, tmp_path: Path) -> N
     assert all(left <= float(t.attrib["x"]) <= left + across and up <= float(t.attrib["y"]) <= up + down for t in texts)
 
 
+@pytest.mark.parametrize("shown", [(1000, "light")], indirect=True, ids=["1000-light"])
 def test_html_is_saved_and_the_pt2_says_which_custom_ops_it_needs(widget: Widget, tmp_path: Path) -> None:
     with widget.page.expect_download(timeout=60_000) as download:
         export(widget, "html")

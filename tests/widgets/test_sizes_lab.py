@@ -150,10 +150,7 @@ PANELS: dict[str, Callable[[Widget], None]] = {
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [480, 600, 1000, 1400])
 def test_every_panel_fits(widget: Widget, width: int, theme: str) -> None:
-    widget.lab.theme(theme)  # type: ignore[arg-type]
-    widget.lab.size(1400, 900)
-    around = 1400 - widget.root.evaluate("(root) => root.clientWidth")
-    widget.lab.size(width + around, 900)
+    widget.fit(width, theme)  # type: ignore[arg-type]
     flaws: dict[str, list[str]] = {}
     for name, show in PANELS.items():
         resting(widget)

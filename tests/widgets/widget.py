@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from playwright.sync_api import Locator, Page
 
@@ -108,6 +108,36 @@ class Widget:
         self.root.evaluate("(root) => root.focus({ preventScroll: true })")
         for key in keys:
             self.page.keyboard.press(key)
+
+    # ------------------------------------------------------------------ the page
+    def fit(self, width: int, theme: Literal["light", "dark"]) -> None:
+        """Make the widget so many CSS pixels wide in a page of this theme."""
+        self.lab.theme(theme)
+        self.lab.size(1400, 900)
+        shown = at_rest(lambda: self.root.evaluate("(root) => root.clientWidth"), self.page)
+        self.lab.size(width + 1400 - shown, 900)
+        self.until(lambda: self.root.evaluate("(root) => root.clientWidth") == width)
+
+    def patterns(self) -> None:
+        """Show the patterns and skips, which stand in a drawer where the widget is narrow."""
+        drawer = self.find("drawer-open")
+        if drawer.is_visible():
+            drawer.click()
+        self.find("patterns").wait_for()
+
+    def without_drawer(self) -> None:
+        """Close the drawer of the patterns, if it is open over the graph."""
+        close = self.find("drawer-close")
+        if close.is_visible():
+            close.click()
+
+    def sheet(self, name: str) -> None:
+        """Show a sheet of the right column, which is closed at first where the widget is narrow."""
+        self.without_drawer()
+        tab = self.find("sheet", sheet=name)
+        if not tab.is_visible():
+            self.find("step").click()
+        tab.click()
 
     # ------------------------------------------------------------------ the graph
     def view(self, name: str) -> None:

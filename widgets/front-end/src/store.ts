@@ -182,7 +182,7 @@ export class Store extends RecipeActions {
   }
 
   setSheetOpen(sheetOpen: boolean): void {
-    this.update({ sheetOpen });
+    this.update(sheetOpen ? { sheetOpen, tab: "why", metricsOpen: false } : { sheetOpen });
   }
 
   setWhyPattern(whyPattern: string | null): void {

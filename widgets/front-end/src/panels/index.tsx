@@ -53,7 +53,7 @@ import { StoreContext, usePick } from "./use";
 
 /** Draws the panels into their elements; what comes back takes them away again. */
 export function mountPanels(slots: Slots, store: Store): () => void {
-  const side = new Side();
+  const side = new Side(store);
   const into = (element: HTMLElement, panel: string, content: ComponentChildren) =>
     render(
       <StoreContext.Provider value={store}>

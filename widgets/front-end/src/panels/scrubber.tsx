@@ -83,7 +83,7 @@ export function Scrubber(): JSX.Element {
         data-ls="step"
         data-step={step}
         data-steps={last}
-        onClick={() => side.show("steps")}
+        onClick={() => side.open("steps")}
       >
         <span class="ls-step-word">step </span>
         <b>

@@ -3,6 +3,7 @@
 import { createContext } from "preact";
 import { useContext, useLayoutEffect, useReducer } from "preact/hooks";
 
+import type { Store } from "../store";
 import type { IconName } from "./icons";
 
 export type Sheet = "node" | "misses" | "steps" | "changes";
@@ -37,6 +38,11 @@ export class Side {
   readonly id = `ls${++displays}`;
   state: SideState = { sheet: "node", drawer: false, menu: null };
   readonly #listeners = new Set<() => void>();
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
 
   subscribe(listener: () => void): () => void {
     this.#listeners.add(listener);
@@ -50,6 +56,12 @@ export class Side {
 
   show(sheet: Sheet): void {
     if (sheet !== this.state.sheet) this.#update({ sheet });
+  }
+
+  /** Shows a sheet that was asked for, also where sheets are closed or another region has their place. */
+  open(sheet: Sheet): void {
+    this.show(sheet);
+    this.#store.setSheetOpen(true);
   }
 
   setDrawer(drawer: boolean): void {

@@ -221,7 +221,7 @@ export function Notices(): JSX.Element | null {
         <div class="ls-banner ls-notice" role="status" data-ls="notice">
           <span style={{ flex: "1" }}>{brief(notice, 600)}</span>
           {reasons.length > 0 && (
-            <Link text="Show the reasons" data-ls="notice-reasons" onClick={() => side.show("misses")} />
+            <Link text="Show the reasons" data-ls="notice-reasons" onClick={() => side.open("misses")} />
           )}
           <Button label="Dismiss" icon="cross" bare data-ls="notice-dismiss" onClick={() => dismiss(notice)} />
         </div>
