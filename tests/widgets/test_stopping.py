@@ -13,10 +13,13 @@ from lowerscope_widgets import Explorer, scenes
 from lowerscope_widgets.measuring import WHAT
 from tests.engine.nets import mixed
 from tests.widgets.lab import Lab
+from tests.widgets.test_explorer_lab import travel
 from tests.widgets.test_explorer_requests import Browser
-from tests.widgets.test_graph import SHOW, ready, state
+from tests.widgets.test_graph import ready, state
+from tests.widgets.test_questions_lab import CELLS
 from tests.widgets.test_states_lab import do, toggle
 
+MISS = "conv2d_5"  # of the network, a convolution that misses by its batch
 #: Scenes are made in a thread, and take a second; parity takes two more than it would.
 SLOWLY = """
 import threading, time
@@ -34,6 +37,19 @@ def slow_parity(*args, **options):
     return parity(*args, **options)
 
 explorer._scenes.maker.scene, measuring.parity = slow_scene, slow_parity
+"""
+#: An explanation, a lowering, and the search for what would match take a second more than they would.
+LATER = """
+from lowerscope_widgets import answers
+
+def slowly(work):
+    def slow(*args, **options):
+        time.sleep(1)
+        return work(*args, **options)
+    return slow
+
+answers.why_not, answers.what_if = slowly(answers.why_not), slowly(answers.what_if)
+explorer.session._lowerer.lower = slowly(explorer.session._lowerer.lower)
 """
 THREADS = """
 explorer._jobs.wait()
@@ -117,8 +133,8 @@ def test_a_layout_that_is_stopped_says_so_and_the_next_one_is_shown(
 
 
 @pytest.mark.browser
-def test_interrupts_during_layout_parity_and_latency_leave_the_widget_sane(lab: Lab) -> None:
-    page = lab.open_notebook([SHOW, SLOWLY, THREADS])
+def test_interrupts_during_layout_parity_latency_and_explaining_leave_the_widget_sane(lab: Lab) -> None:
+    page = lab.open_notebook([CELLS[0], SLOWLY, LATER, THREADS])
     lab.run_cell(0)
     ready(page)
     lab.run_cell(1)
@@ -137,9 +153,24 @@ def test_interrupts_during_layout_parity_and_latency_leave_the_widget_sane(lab: 
     assert state(page, "latency")["state"] == "measuring", "an interrupt is for the cell, Stop is for the measurement"
     stop.click()
     page.wait_for_function("document.querySelector('.ls-root').lowerscope.state().latency.state === 'cancelled'")
-    toggle(page)
-    page.wait_for_function("document.querySelector('.ls-root').lowerscope.scene().revision === 2")
-    assert state(page, "errors") == {}
+
+    # an explanation, what would match, and a lowering in the midst of a toggle
     lab.run_cell(2)
-    assert lab.output(2).strip() == "[]"
+    travel(page, MISS)
+    page.wait_for_timeout(300)
+    do(page, "interrupt")
+    page.locator(f'[data-ls="why-not"][data-node="{MISS}"][data-ready="true"]').wait_for()
+    page.locator('[data-ls="what-if"]').click()
+    page.locator('[data-ls="what-if-stop"]').wait_for()
+    do(page, "interrupt")
+    page.locator('[data-ls="suggestion"]').first.wait_for(timeout=60_000)
+    toggle(page)
+    page.wait_for_timeout(300)
+    do(page, "interrupt")
+    page.wait_for_function("document.querySelector('.ls-root').lowerscope.scene().revision === 2")
+    row = page.locator('[data-ls="pattern-row"][data-pattern="fold_batch_norm"]')
+    assert row.get_attribute("data-enabled") == "true"
+    assert state(page, "errors") == {}
+    lab.run_cell(3)
+    assert lab.output(3).strip() == "[]"
     assert lab.page_errors == []
