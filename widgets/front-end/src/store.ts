@@ -213,11 +213,11 @@ export class Store extends RecipeActions {
 
   /** Go to the next match of a pattern (the focused one when not given). */
   nextMatch(direction: 1 | -1 = 1, pattern: string | null = this.state.focusedPattern): void {
-    this.#goTo(walk.nextMatch(this.state, direction, pattern, ["applied"]), "No match to go to.");
+    this.#goTo(walk.nextMatch(this.state, direction, pattern, walk.APPLIED), "No match to go to.");
   }
 
   nextNearMiss(direction: 1 | -1 = 1): void {
-    const next = walk.nextMatch(this.state, direction, this.state.focusedPattern, ["near miss", "declined"]);
+    const next = walk.nextMatch(this.state, direction, this.state.focusedPattern, walk.NEAR);
     if (next !== null) this.update({ whyPattern: next.pattern });
     this.#goTo(next, "No near miss to go to.");
   }

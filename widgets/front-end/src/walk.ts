@@ -35,7 +35,11 @@ function placeOf(scene: Scene, match: number, state: State): number {
   return others.find((node) => isShown(scene, node, state)) ?? anchor;
 }
 
-/** Matches in reading order: top to bottom where they have boxes, else as the kernel lists them. */
+/** The verdicts that "next match" and "next near miss" walk through. */
+export const APPLIED: readonly Verdict[] = ["applied"];
+export const NEAR: readonly Verdict[] = ["near miss", "declined"];
+
+/** The match after, or before, the selected node's one, as the kernel lists them: pattern by pattern. */
 export function nextMatch(
   state: State,
   direction: 1 | -1,

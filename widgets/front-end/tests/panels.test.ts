@@ -15,7 +15,8 @@ import {
   split,
   numeric,
 } from "../src/panels/text";
-import { APPLIED, NEAR, placeOf } from "../src/panels/walk_bar";
+import { placeOf } from "../src/panels/walk_bar";
+import { APPLIED, NEAR } from "../src/walk";
 import type { ConditionRow, Status } from "../src/protocol";
 import { decode, type Scene } from "../src/scene";
 import { initialState } from "../src/state";

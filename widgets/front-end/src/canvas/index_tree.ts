@@ -2,6 +2,7 @@
 import Flatbush from "flatbush";
 
 import type { Scene } from "../scene";
+import type { Boxes } from "./frame";
 import type { Rect } from "./rect";
 
 /** Rows in an R-tree; an empty one finds nothing (flatbush itself refuses to be empty). */
@@ -59,13 +60,6 @@ class SceneIndex {
       }
     });
   }
-}
-
-interface Boxes {
-  x: ArrayLike<number>;
-  y: ArrayLike<number>;
-  w: ArrayLike<number>;
-  h: ArrayLike<number>;
 }
 
 function boxOf(boxes: Boxes, row: number, out: Rect): void {

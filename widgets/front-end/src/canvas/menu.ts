@@ -128,7 +128,7 @@ function itemsFor(hit: Hit | null, scene: Scene, state: State, store: Store): It
           .slice(0, 20)
           .map((far) => ({
             label: `Go to ${brief(far.id)}`,
-            act: () => (far.module ? undefined : void store.travel(far.id)),
+            act: () => (far.module ? store.selectModule(far.id) : void store.travel(far.id)),
           })),
       ];
     default:

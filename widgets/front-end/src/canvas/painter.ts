@@ -57,7 +57,7 @@ export class Painter {
     const { scene } = shown;
     const window = camera.window(view.width, view.height, view.margin);
     const index = indexOf(scene);
-    // While boxes move, the index knows only where they will be: everything is drawn (there are few, see `animates`).
+    // While boxes move, the index knows only where they will be: everything is drawn (there are few, see `layoutChange`).
     const reach: Rect = moving === null ? window : { x0: -1e7, y0: -1e7, x1: 1e7, y1: 1e7 };
     return {
       context,

@@ -91,10 +91,6 @@ export class Pane {
     return this.#size.height;
   }
 
-  get stubs(): readonly Stub[] {
-    return this.#stubs;
-  }
-
   close(): void {
     for (const observer of this.#observers) observer.disconnect();
     cancelAnimationFrame(this.#request);

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
 import { fate, Fate } from "../lives";
-import type { Scene } from "../scene";
+import { Kind, type Scene } from "../scene";
 import { Button, Heading, Name } from "./bits";
 import { Provenance } from "./inspector";
 import { NodeLinks } from "./node_link";
@@ -178,7 +178,7 @@ function collect(
   let removed = 0;
   let added = 0;
   for (let row = 0; row < nodes.length; row++) {
-    if (nodes.kind[row] !== 0) continue;
+    if (nodes.kind[row] !== Kind.operator) continue;
     const module = nodes.module[row] ?? 0;
     const block = blocks.get(module) ?? blockOf(scene, module);
     blocks.set(module, block);

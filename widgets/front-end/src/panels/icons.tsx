@@ -2,8 +2,6 @@
 
 import type { JSX } from "preact";
 
-import type { PatternRow } from "../protocol";
-
 const PATHS = {
   check: "M2.5 7.4l3 3.1 6-7",
   cross: "M3.6 3.6l6.8 6.8M10.4 3.6l-6.8 6.8",
@@ -33,11 +31,9 @@ const PATHS = {
   filter: "M1.8 2.6h10.4L8.4 7.2v4.2l-2.8-1.2v-3z",
   teach: "M1.2 5L7 2.4 12.8 5 7 7.6zM3.6 6.4v3.2c1.8 1.6 5 1.6 6.8 0V6.4",
   device: "M3.6 3.6h6.8v6.8H3.6zM5.5 1.6v2M8.5 1.6v2M5.5 10.4v2M8.5 10.4v2M1.6 5.5h2M1.6 8.5h2M10.4 5.5h2M10.4 8.5h2",
-  grip: "M5 3v.1M5 7v.1M5 11v.1M9 3v.1M9 7v.1M9 11v.1",
   wide: "M8.6 2h3.4v3.4M5.4 12H2V8.6M12 2L8.2 5.8M2 12l3.8-3.8",
   locate: "M7 3.4a3.6 3.6 0 1 1 0 7.2a3.6 3.6 0 0 1 0-7.2M7 1v2.4M7 10.6V13M1 7h2.4M10.6 7H13",
   steps: "M1.8 11.6h3.2V8.4h3.6V5.2h3.6V2.4",
-  pin: "M7 1.8l1.6 3.4 3.7.5-2.7 2.5.7 3.6L7 10l-3.3 1.8.7-3.6-2.7-2.5 3.7-.5z",
   // What a pattern does: fold a constant in, fuse two into one, take one apart, change the layout, go one level down.
   fold: "M1.8 3.5h6.4l4 3.5-4 3.5H1.8zM8.2 3.5v7",
   fusion: "M5 3.5a3.5 3.5 0 1 1 0 7a3.5 3.5 0 0 1 0-7M9 3.5a3.5 3.5 0 1 1 0 7a3.5 3.5 0 0 1 0-7",
@@ -55,8 +51,4 @@ export function Icon({ name, small }: { name: IconName; small?: boolean }): JSX.
       <path d={PATHS[name]} />
     </svg>
   );
-}
-
-export function kindIcon(kind: PatternRow["kind"]): IconName {
-  return kind;
 }

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 
+import { Kind } from "../scene";
 import { usePick } from "./use";
 
 export function Legend(): JSX.Element | null {
@@ -11,7 +12,7 @@ export function Legend(): JSX.Element | null {
     if (scene === null) return [];
     const found = new Set<number>();
     for (let row = 0; row < scene.nodes.length; row++)
-      if (scene.nodes.kind[row] === 0) found.add(scene.nodes.category[row] ?? -1);
+      if (scene.nodes.kind[row] === Kind.operator) found.add(scene.nodes.category[row] ?? -1);
     return scene.header.categories.filter((_, index) => found.has(index));
   }, [scene]);
   if (present.length === 0) return null;

@@ -1,7 +1,7 @@
 /** Counts of operators at a step, for the strip and the steps. The engine's own counts are used wherever it has them. */
 
 import type { CountRow } from "../protocol";
-import type { Scene } from "../scene";
+import { Flag, Kind, type Scene } from "../scene";
 import type { State } from "../state";
 
 export interface Share {
@@ -30,8 +30,8 @@ export function sharesAt(scene: Scene, step: number): Share[] {
   const made = new Map<number, number>();
   const plain = new Map<number, number>();
   for (let row = 0; row < nodes.length; row++) {
-    if (nodes.kind[row] !== 0 || !scene.nodeAlive(row, step)) continue;
-    const own = ((nodes.flags[row] ?? 0) & 2) !== 0 && (nodes.pattern[row] ?? -1) >= 0;
+    if (nodes.kind[row] !== Kind.operator || !scene.nodeAlive(row, step)) continue;
+    const own = ((nodes.flags[row] ?? 0) & Flag.own) !== 0 && (nodes.pattern[row] ?? -1) >= 0;
     const key = own ? (nodes.pattern[row] ?? -1) : (nodes.category[row] ?? 0);
     const into = own ? made : plain;
     into.set(key, (into.get(key) ?? 0) + 1);

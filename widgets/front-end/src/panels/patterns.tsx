@@ -6,7 +6,7 @@ import { useRef, useState } from "preact/hooks";
 import { claim } from "../claim";
 import type { PatternRow } from "../protocol";
 import { Badge, Heading, Name } from "./bits";
-import { Icon, kindIcon } from "./icons";
+import { Icon } from "./icons";
 import { menuOf, shift } from "./pattern_menu";
 import { RegionError } from "./region_error";
 import { useSide } from "./side";
@@ -72,6 +72,7 @@ const RECIPE_CHANGES = new Set([
   "only",
   "all",
   "move",
+  "flip",
   "skip",
   "skip_text",
   "unskip",
@@ -242,7 +243,7 @@ function Pattern({ row, stop, onStop, drag }: RowProps): JSX.Element {
             openMenu();
           }}
         >
-          <Icon name={kindIcon(row.kind)} />
+          <Icon name={row.kind} />
           <Icon name="dots" />
         </button>
       </div>

@@ -8,7 +8,7 @@ import type { Scene } from "../scene";
 import type { SearchHit } from "../search";
 import { Icon } from "./icons";
 import { useSide } from "./side";
-import { brief, plural } from "./text";
+import { brief, count, plural } from "./text";
 import { hovering, usePick, useStore } from "./use";
 
 /** As many hits are listed; Enter walks through all of them. */
@@ -87,7 +87,7 @@ export function Search(): JSX.Element {
               <Hit key={hit.id} hit={hit} scene={scene} index={index} chosen={index === at} />
             ))}
             {results.length > LISTED && (
-              <div class="ls-hit ls-2">and {plural(results.length - LISTED, "more", "more")}</div>
+              <div class="ls-hit ls-2">and {count(results.length - LISTED)} more</div>
             )}
           </div>
         </div>

@@ -5,7 +5,7 @@ import { useMemo, useRef, useState } from "preact/hooks";
 
 import { claim } from "../claim";
 import type { SkipChip } from "../protocol";
-import type { Scene } from "../scene";
+import { Kind, type Scene } from "../scene";
 import { Heading, Name } from "./bits";
 import { Icon } from "./icons";
 import { NodeLink } from "./node_link";
@@ -185,10 +185,10 @@ function completions(scene: Scene): Completion[] {
   for (let row = 1; row < scene.modules.length; row++)
     names.push({ kind: "module", value: `${scene.modules.path(row)}.*` });
   const ops = new Set<string>();
-  for (let row = 0; row < scene.nodes.length; row++) if (scene.nodes.kind[row] === 0) ops.add(scene.nodes.op(row));
+  for (let row = 0; row < scene.nodes.length; row++) if (scene.nodes.kind[row] === Kind.operator) ops.add(scene.nodes.op(row));
   for (const op of ops) names.push({ kind: "op", value: op });
   for (let row = 0; row < scene.nodes.length; row++) {
-    if (scene.nodes.kind[row] === 0 && scene.nodes.born[row] === 0)
+    if (scene.nodes.kind[row] === Kind.operator && scene.nodes.born[row] === 0)
       names.push({ kind: "node", value: scene.nodes.id(row) });
   }
   return names;

@@ -5,6 +5,7 @@ import { useMemo } from "preact/hooks";
 
 import type { PatternRow, Verdict } from "../protocol";
 import type { Scene } from "../scene";
+import { APPLIED, NEAR } from "../walk";
 import { Button } from "./bits";
 import { Icon } from "./icons";
 import { count, plural } from "./text";
@@ -74,9 +75,6 @@ export function Walk({ row }: { row: PatternRow }): JSX.Element {
     </div>
   );
 }
-
-export const APPLIED: readonly Verdict[] = ["applied"];
-export const NEAR: readonly Verdict[] = ["near miss", "declined"];
 
 /** `placeOf` for the selected node; counted again only when the scene or the selection changed, not at every hover. */
 export function usePlace(pattern: string, verdicts: readonly Verdict[]): number {

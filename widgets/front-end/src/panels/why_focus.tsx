@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 
 import type { ConditionRow, Explanation } from "../protocol";
+import { NEAR } from "../walk";
 import { Badge, Button, Name, Pill, type Tone } from "./bits";
 import { CodeMapPlot } from "./code_map";
 import { classOf, partsOf, signOf, Ticks, wordOf } from "./condition";
@@ -12,7 +13,7 @@ import { RegionError } from "./region_error";
 import { Suggestions } from "./suggestions";
 import { brief, count } from "./text";
 import { usePatterns, usePick, useStore } from "./use";
-import { NEAR, usePlace } from "./walk_bar";
+import { usePlace } from "./walk_bar";
 import { Asking, verdictInWords } from "./why_not";
 
 export function WhyFocus(): JSX.Element {
