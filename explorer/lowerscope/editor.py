@@ -132,7 +132,9 @@ class Editor(ConstantAdder):
         gone = self._erase_dead(match.nodes)
         if len(self._journal) == self._began:
             if result is None:
-                raise RewriteError("the rewrite returned nothing and changed nothing: return the node that gives the value")
+                raise RewriteError(
+                    "the rewrite returned nothing and changed nothing: return the node that gives the value"
+                )
             raise RewriteError("the rewrite changed nothing")
         made = [id for id in self._made if id in self.nodes]
         for id in made:
