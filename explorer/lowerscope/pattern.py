@@ -201,10 +201,10 @@ class Registry:
         RecipeError: its class declares less or other than it must, or its name is the project's own.
         """
         cls = type(pattern)
-        check_declaration(cls, Kind)
-        known = self._patterns.get(pattern.name)
+        known = self._patterns.get(str(getattr(cls, "name", "")))
         if known is not None and not known.yours and cls.yours:
             raise RecipeError(f"'{pattern.name}' is one of lowerscope's own patterns: give yours another name")
+        check_declaration(cls, Kind)
         self._patterns[pattern.name] = pattern
         self.version += 1
 

@@ -162,7 +162,9 @@ def test_guides_make_no_cycle_and_bound_what_lies_beside_one_another(graph: Layo
     after = ranks(len(graph.sizes), [*graph.edges, *guides])
     assert all(after[source] < after[target] for source, target in [*graph.edges, *guides])
     wide = too_wide(graph.sizes, graph.parents, ranks(len(graph.sizes), graph.edges))
-    assert bool(guides) == bool(wide)
+    assert wide or not guides
+    if groups == {-1}:  # groups whose members come in turns in the order of the program may have to stay as they are
+        assert guides or not wide
 
 
 def test_what_lies_on_a_cycle_is_laid_out_too() -> None:
