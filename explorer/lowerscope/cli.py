@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,13 +16,13 @@ from urllib.parse import quote
 import torch
 
 from lowerscope.cli_json import REPORT_KEYS, WHY_KEYS, documented, report_object, why_object
+from lowerscope.cli_text import report_text
 from lowerscope.errors import LowerscopeError
 from lowerscope.explain import Explanation
+from lowerscope.pattern import REGISTRY
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.session import Session
 from lowerscope.target import TARGETS
-
-_MISSES = 10  # of which a report tells
 
 _EXIT = """exit codes:
   0  done
@@ -122,28 +123,36 @@ def _model(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _check_pattern(name: str, target: str) -> None:
+    """LowerscopeError: the pattern is one of other targets only, by which a command can lower instead."""
+    theirs = REGISTRY.get(name).targets if name in REGISTRY else ("*",)
+    if target in TARGETS and not {target, "*"} & set(theirs):
+        raise LowerscopeError(
+            f"there is no pattern of target {target} named {name!r}: it is one of {' and '.join(theirs)}, "
+            f"so lower for it with --target {theirs[0]}"
+        )
+
+
 def _report(arguments: argparse.Namespace) -> int:
+    for name in (*arguments.disable, *arguments.skip_pattern):
+        _check_pattern(name, arguments.target)
     recipe = Recipe(arguments.target).disable(*arguments.disable)
     recipe = recipe.skip(*(Skip(pattern=name) for name in arguments.skip_pattern))
     session = Session(arguments.model, arguments.target, recipe=recipe)
     misses: Any = session.near_misses()[["pattern", "anchor", "passed", "of", "reason"]]
-    patterns, counts, parity = session.patterns(), session.op_counts(), session.parity()
-    broken = bool(parity["verdict"].isin(["different", "incomparable"]).any())
+    parity = session.parity_report()
     if arguments.json:
-        _print_json(report_object(session, misses, parity))
+        _print_json(report_object(session, misses, parity.frame()))
     else:
-        print(f"{session.program.name} for {session.target}\n")
-        print(patterns.drop(columns=["kind"]).to_string(), "\n")
-        if len(misses):
-            print("near misses, the nearest first; lowerscope why MODEL PATTERN ANCHOR explains one")
-            print(misses.head(_MISSES).to_string(index=False))
-            print(f"... and {len(misses) - _MISSES} more: --json has them all\n" if len(misses) > _MISSES else "")
-        print(counts.to_string(), "\n")
-        print(parity[["verdict", "max_abs", "sqnr_db"]].to_string())
+        tables = {"patterns": session.patterns(), "near_misses": misses, "operators": session.op_counts()}
+        title = f"{session.program.name} for {session.target}"
+        print(report_text(title, arguments.model, tables, parity, shutil.get_terminal_size().columns))
+    broken = any(row.verdict in ("different", "incomparable") for row in parity.rows)
     return 3 if broken else 0
 
 
 def _why(arguments: argparse.Namespace) -> int:
+    _check_pattern(arguments.pattern, arguments.target)
     explanation = Session(arguments.model, arguments.target).why_not(arguments.pattern, arguments.node)
     assert isinstance(explanation, Explanation)
     if not arguments.json:

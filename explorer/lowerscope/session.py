@@ -281,9 +281,11 @@ class Session(Questions, Measurements):
 
     def _skip_of(self, pattern: Any, node: Any, module: Any, op: Any, match: Any) -> Skip:
 
+        records = self.lowering.ledger.records
+        if pattern in records and pattern not in REGISTRY:
+            raise RecipeError(f"'{pattern}' is a node, not a pattern: say skip(node={pattern!r})")
         if pattern is not None:
             self.known_patterns([pattern])
-        records = self.lowering.ledger.records
         if node is not None:
             node = self.lowering.id(name_of(node))
         if module is not None and not any(Skip(module=module).covers_module(r.module) for r in records.values()):

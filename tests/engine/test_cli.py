@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,7 +58,9 @@ def test_report_prints_patterns_operators_and_parity(folder):
     assert run.returncode == 0, run.stderr
     assert "conv2d_with_epilogue" in run.stdout
     assert "et_vk.conv2d.with_epilogue" in run.stdout
-    assert "\nout" in run.stdout.replace("[", "")
+    assert "conv2d_with_epilogue  1 applied · 1 near\n" in run.stdout
+    assert "quantized_linear      -\n" in run.stdout
+    assert "\nnumbers: Identical numbers.\noutput" in run.stdout
 
 
 def test_report_as_json_says_what_the_session_says(folder, monkeypatch, capsys):
@@ -117,12 +120,39 @@ def test_report_leaves_a_skipped_pattern_out(folder, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["patterns"]["conv2d_with_epilogue"]["applied"] == 0
 
 
-def test_report_ends_with_3_when_the_numbers_differ(folder, monkeypatch, capsys):
+def test_report_ends_with_3_when_the_numbers_differ_and_says_why(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
-    frame = Session(MODEL).parity()
-    monkeypatch.setattr(cli.Session, "parity", lambda self: frame.assign(verdict="different"))
+    report = Session(MODEL).parity_report()
+    row = report.rows[0]
+    broken = replace(row, verdict="incomparable", why="relu at node r raises: use .reshape instead.")
+    monkeypatch.setattr(cli.Session, "parity_report", lambda self: replace(report, rows=[broken, *report.rows[1:]]))
     assert cli.main(["report", MODEL]) == 3
-    assert "different" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "numbers: Broken: relu at node r raises: use .reshape instead.\n" in said
+    assert "incomparable" in said
+
+
+def test_a_report_fits_the_terminal(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "60")
+    assert cli.main(["report", MODEL, "--target", "webgpu"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    off = next(i for i, line in enumerate(lines) if "conv2d_with_epilogue" in line)
+    assert "off" in lines[off]
+    assert "skipped by the target: its runtime does not implement" in lines[off + 1]
+    assert cli.main(["report", MODEL]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 60
+    miss = next(i for i, line in enumerate(lines) if line.endswith("conv2d_with_epilogue convolution_1"))
+    assert lines[miss + 1].strip().startswith("the convolution has 2 users")
+
+
+def test_a_pattern_of_another_target_leads_to_that_target(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    for arguments in (["why", MODEL, "fuse_activation", "relu"], ["report", MODEL, "--disable", "fuse_activation"]):
+        assert cli.main(arguments) == 1
+        assert "so lower for it with --target xnnpack" in capsys.readouterr().err
 
 
 def test_why_prints_the_explanation(folder):
@@ -247,6 +277,6 @@ def test_a_report_names_the_near_misses_that_why_explains(capsys):
     assert cli.main(["report", model, "--json"]) == 0
     (miss,) = json.loads(capsys.readouterr().out)["near_misses"]
     assert cli.main(["report", model]) == 0
-    assert miss["reason"] in capsys.readouterr().out
+    assert miss["reason"] in " ".join(capsys.readouterr().out.split())
     assert cli.main(["why", model, miss["pattern"], miss["anchor"]]) == 0
     assert "does not match" in capsys.readouterr().out

@@ -195,7 +195,7 @@ def test_profile_values_are_checked(value):
 
 
 def test_what_the_runtime_lacks_cannot_be_enabled():
-    with pytest.raises(RecipeError, match="cannot be enabled for webgpu: webgpu does not implement"):
+    with pytest.raises(RecipeError, match="cannot be enabled for webgpu: its runtime does not implement"):
         lower(small(), Recipe("webgpu").enable("conv2d_with_epilogue"))
 
 
@@ -341,3 +341,10 @@ def test_a_name_of_the_projects_own_cannot_be_taken():
 
     with pytest.raises(RecipeError, match="disable it in a session"):
         REGISTRY.remove("core_aten")
+
+
+def test_a_node_given_as_a_pattern_to_skip_is_told_so():
+    session = Session(small(), "vulkan")
+    with pytest.raises(RecipeError, match=r"'relu' is a node, not a pattern: say skip\(node='relu'\)"):
+        session.skip("relu")
+    assert session.recipe.skips == ()

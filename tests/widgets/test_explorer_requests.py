@@ -21,10 +21,13 @@ from torch import nn
 import lowerscope
 from lowerscope.by_example import pattern_from
 from lowerscope.columns import unpack
+from lowerscope.measure.compare import Comparison
+from lowerscope.measure.report import ParityReport, ParityRow
 from lowerscope.pattern import REGISTRY
 from lowerscope_widgets import BundleError, Explorer, background, requests, scenes
 from lowerscope_widgets.bundle import read_bundle
 from lowerscope_widgets.jobs import Jobs
+from lowerscope_widgets.measuring import parity_body
 from tests.engine.nets import mixed
 
 PROTOCOL = Path(__file__).parents[2] / "widgets" / "front-end" / "src" / "protocol.ts"
@@ -171,7 +174,7 @@ def test_only_all_move_target_and_profile(browser: Browser) -> None:
     browser.ask("target", target="webgpu")
     assert browser.header["program"]["target"] == "webgpu"
     assert browser.pattern("conv2d_with_epilogue")["locked"]
-    assert "webgpu does not implement" in browser.fails("toggle", pattern="conv2d_with_epilogue", enabled=True)
+    assert "its runtime does not implement" in browser.fails("toggle", pattern="conv2d_with_epilogue", enabled=True)
     browser.ask("all", enabled=True)
     assert not browser.pattern("conv2d_with_epilogue")["enabled"]
 
@@ -663,3 +666,10 @@ def test_a_job_that_never_runs_says_so() -> None:
     jobs.start("what_if", lambda cancelled: pytest.fail("it ran"), delay=30, dropped=dropped.set)
     jobs.cancel("what_if")
     assert dropped.wait(10)
+
+
+def test_of_a_program_that_cannot_be_run_no_number_is_shown() -> None:
+    row = ParityRow.of("out", Comparison("incomparable", why="relu raises: use .reshape instead."), "seed 0")
+    body = parity_body(ParityReport([row], ["seed 0", "seed 1"]))
+    assert body["sentence"] == "Broken: relu raises: use .reshape instead, seed 0."
+    assert body["detail"] == ""

@@ -155,10 +155,12 @@ def parity_body(report: ParityReport) -> dict[str, Any]:
     worst = max(report.rows, key=lambda r: (math.isnan(r.max_abs), r.max_abs), default=None)
     detail = ""
     if worst is not None and report.verdict != EQUAL:
-        parts = [f"SQNR {_number(worst.sqnr_db, 4)} dB", f"max abs {_number(worst.max_abs)}"]
-        if not math.isnan(worst.oracle_ratio):
-            parts.append(f"fp64 {worst.oracle_ratio:.2f}×")
-        detail = " · ".join(parts)
+        parts = {  # of a program that cannot be run there is no number, and none is shown
+            f"SQNR {_number(worst.sqnr_db, 4)} dB": worst.sqnr_db,
+            f"max abs {_number(worst.max_abs)}": worst.max_abs,
+            f"fp64 {worst.oracle_ratio:.2f}×": worst.oracle_ratio,
+        }
+        detail = " · ".join(said for said, number in parts.items() if not math.isnan(number))
     return {
         "verdict": report.verdict,
         "sentence": report.sentence,

@@ -164,7 +164,8 @@ class ParityReport:
         if verdict == NONDETERMINISTIC:
             return f"The reference disagrees with itself in {row.output}: {row.why}."
         if verdict == INCOMPARABLE:
-            return f"Broken: {row.output} has {row.why}{place}." if _is_kind(row) else f"Broken: {row.why}{place}."
+            why = row.why.rstrip(".")  # torch's words may end in a full stop
+            return f"Broken: {row.output} has {why}{place}." if _is_kind(row) else f"Broken: {why}{place}."
         if row.worst.nan_agrees is False:
             head, _, rest = row.why.partition(":")
             return f"Broken: {head} in {row.output}{':' if rest else ''}{rest}{place}."

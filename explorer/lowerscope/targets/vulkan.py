@@ -20,7 +20,7 @@ WEBGPU = add_target(
         "webgpu",
         "The Vulkan pipeline on the WebGPU runtime, which lacks the convolution with an epilogue.",
         _PROFILE,
-        refused={"conv2d_with_epilogue": "webgpu does not implement conv2d.with_epilogue"},
+        refused={"conv2d_with_epilogue": "its runtime does not implement conv2d.with_epilogue"},
         takes=vulkan.WEBGPU,
     )
 )

@@ -272,5 +272,5 @@ def test_webgpu_skips_it_and_leaves_the_convolution_to_the_clamp():
     lowering = lowered(relu, "webgpu")
     verdict = verdict_of(lowering, PATTERN)
     assert verdict.outcome is Outcome.SKIPPED
-    assert "webgpu does not implement conv2d.with_epilogue" in verdict.reason
+    assert "its runtime does not implement conv2d.with_epilogue" in verdict.reason
     assert ops_of(lowering) == ["et_vk.conv_with_clamp"]
