@@ -91,6 +91,17 @@ export function mount(el: HTMLElement, client: Client, options: Options): () => 
   });
   observer.observe(root);
 
+  // What has the focus goes with a panel that is drawn anew, or is switched off: the widget keeps it then, for its keys
+  // would go to the notebook, where X cuts the cell.
+  let last: Element = root;
+  root.addEventListener("focusin", ({ target }) => {
+    last = target as Element;
+  });
+  new MutationObserver(() => {
+    if ((!last.isConnected || last.matches(":disabled")) && document.activeElement?.matches("body,:disabled"))
+      root.focus({ preventScroll: true });
+  }).observe(root, { subtree: true, childList: true, attributeFilter: ["disabled"] });
+
   root.lowerscope = { state: () => store.state, scene: () => store.state.scene, store };
   root.hitTest = (x, y) => view.hitTest(x, y);
   root.nodeRect = (id) => view.nodeRect(id);

@@ -279,8 +279,7 @@ export class GraphView {
 
   #click(pane: Pane, place: PointerPlace, how: "click" | "double"): void {
     this.#menu.hide(false);
-    if (!this.root.contains(document.activeElement) || document.activeElement?.closest(".ls-graph") === null)
-      this.root.focus({ preventScroll: true });
+    this.#takeFocus();
     this.#tip.show(null, null, this.store.state, 0, 0);
     const { camera } = pane;
     act(this.store, pane.hitTest(place.x, place.y), how, place.additive, (row) => {
@@ -292,10 +291,14 @@ export class GraphView {
     });
   }
 
+  #takeFocus(): void {
+    if (!this.element.contains(document.activeElement)) this.root.focus({ preventScroll: true });
+  }
+
   #openMenu(pane: Pane, place: PointerPlace): void {
     const here = this.element.getBoundingClientRect();
     this.#tip.show(null, null, this.store.state, 0, 0);
-    if (!this.root.contains(document.activeElement)) this.root.focus({ preventScroll: true });
+    this.#takeFocus();
     this.#menu.show(
       pane.hitTest(place.x, place.y),
       this.store.state,
