@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -16,6 +17,7 @@ from torch.utils import _pytree as pytree
 
 from lowerscope.errors import RewriteError
 
+_TORCHS_LOG = logging.getLogger("torch._subclasses.fake_tensor")
 _LITERALS = frozenset({int, bool, str, type(None), torch.dtype})
 
 
@@ -47,7 +49,7 @@ class FakeRunner:
         values: Any = map_arg((tuple(args), dict(kwargs)), lambda n: n.meta.get("val"))
         # the dispatcher's own kernels read symbolic sizes as the numbers of the example; torch's Python ones do not
         python = enable_python_dispatcher() if key is None else nullcontext()
-        with self.mode, python, torch.no_grad(), sizes_kept(self.mode, target):
+        with self.mode, python, torch.no_grad(), sizes_kept(self.mode, target), _not_logged():
             result = target(*values[0], **values[1])
         if key is not None and not pytree.tree_any(is_symbolic, result):
             self._memo[key] = result
@@ -74,6 +76,16 @@ class FakeRunner:
                     value.shape, value.stride(), dtype=value.dtype, device=value.device
                 )
         return self._memo[key]
+
+
+@contextmanager
+def _not_logged() -> Iterator[None]:
+    """Keep torch from logging, with its whole stack, an error that is raised all the same and told in a sentence."""
+    before, _TORCHS_LOG.disabled = _TORCHS_LOG.disabled, True
+    try:
+        yield
+    finally:
+        _TORCHS_LOG.disabled = before
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from lowerscope.recipe import Recipe
 from lowerscope.reproduce import Reproduction, reproduce
 from lowerscope.target import TARGETS
 from lowerscope.verdict import Outcome
-from lowerscope.what_if import Suggestion, what_if
+from lowerscope.what_if import Suggestions, what_if
 
 if TYPE_CHECKING:
     import networkx
@@ -93,9 +93,10 @@ class Questions:
         self.known_patterns([pattern])
         return why.why_not(self.lowering, pattern, name_of(node))
 
-    def what_if(self, pattern: str, node: str | Node) -> list[Suggestion]:
+    def what_if(self, pattern: str, node: str | Node) -> Suggestions:
         """The smallest changes under which `pattern` would match at `node`, each verified by running it on a copy.
 
+        A list of them, the empty one of which says what stands in the way.
         UnknownNameError: no such pattern or node.
         """
         self.known_patterns([pattern])

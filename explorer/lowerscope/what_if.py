@@ -7,7 +7,7 @@ tried is not proposed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from lowerscope.measure.parity import parity
 from lowerscope.ops import display_name
 from lowerscope.program import Program
 from lowerscope.recipe import Recipe, Skip
+from lowerscope.sentences import failure_sentence
 from lowerscope.snapshot import take_snapshot
 from lowerscope.stage import Stage
 from lowerscope.target import target_of
@@ -52,20 +53,37 @@ class Suggestion:
     __repr__ = __str__
 
 
-def what_if(lowering: Lowering, pattern: str, node: str, polled: Callable[[], None] = lambda: None) -> list[Suggestion]:
+class Suggestions(list[Suggestion]):
+    """A list of suggestions that, empty, says so: none that was tried makes the pattern match, or there is no need."""
+
+    def __init__(self, found: Iterable[Suggestion], empty: str) -> None:
+        super().__init__(found)
+        self._empty = empty
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self)) or self._empty
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        printer.text(repr(self))  # without it IPython shows the brackets of a list
+
+
+def what_if(lowering: Lowering, pattern: str, node: str, polled: Callable[[], None] = lambda: None) -> Suggestions:
     """The verified changes under which `pattern` would match at `node`, those that keep the numbers first.
 
     `polled` is called now and then; what it raises ends the search. UnknownNameError: no such pattern or node.
     """
     verdict = verdict_of(lowering, pattern, node)
     if verdict.outcome is Outcome.APPLIED:
-        return []
+        return Suggestions([], f"{pattern} is applied at {verdict.anchor}: nothing need be changed")
     found: list[Suggestion] = []
     for suggestion in _tried(lowering, node, verdict, polled):
         if all(s.says != suggestion.says for s in found):
             found.append(suggestion)
     order = {True: 0, None: 1, False: 2}
-    return sorted(found, key=lambda s: (order[s.same], s.recipe is None))
+    found.sort(key=lambda s: (order[s.same], s.recipe is None))
+    failure = verdict.record.failure()
+    why = "" if failure is None else f": {failure_sentence(verdict.rule.says(failure.name), failure)}"
+    return Suggestions(found, f"no small change that was tried makes {pattern} match at {verdict.anchor}{why}")
 
 
 def _tried(lowering: Lowering, node: str, verdict: Verdict, polled: Callable[[], None]) -> Iterator[Suggestion]:

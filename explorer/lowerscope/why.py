@@ -82,7 +82,11 @@ def _named(explanation: Explanation, target: str) -> Explanation:
 
 def _answer(lowering: Lowering, pattern: Pattern, id: str) -> Explanation:
     verdict = _verdict(lowering, pattern, id)
-    return explain(verdict, id, history(lowering, verdict, id))
+    told = history(lowering, verdict, id)
+    line = set(lowering.ledger.line(id))
+    if verdict.anchor not in line and line.isdisjoint(verdict.nodes) and line.isdisjoint(verdict.origins):
+        told = (*told, f"{_called(lowering, id)} is no anchor of it: this is about the nearest, '{verdict.anchor}'")
+    return explain(verdict, id, told)
 
 
 def _verdict(lowering: Lowering, pattern: Pattern, id: str) -> Verdict:
@@ -164,10 +168,14 @@ def _operands(lowering: Lowering) -> tuple[dict[str, list[str]], dict[str, list[
 
 
 def _no_anchor(lowering: Lowering, pattern: Pattern, id: str, passing: Verdict | None) -> Verdict:
-    record = lowering.ledger.records[id]
-    what = display_name(record.target) if record.op == "call_function" else record.op
+    called = _called(lowering, id)
     met_at = next((s.first for s in lowering.stages if s.pattern == pattern.name), len(lowering.steps))
-    reason = f"'{id}' ({what}) is no anchor of it, and none is within {_REACH} edges"
+    reason = f"{called} is no anchor of it, and none is within {_REACH} edges"
     if passing is not None:
-        reason = f"'{id}' ({what}) is no anchor of it, and the nearest match, applied at '{passing.anchor}', does not take it"
+        reason = f"{called} is no anchor of it, and the nearest match, applied at '{passing.anchor}', does not take it"
     return Verdict(pattern.name, id, Outcome.NO_ANCHOR, reason, Record(), (), (id,), met_at, pattern)
+
+
+def _called(lowering: Lowering, id: str) -> str:
+    record = lowering.ledger.records[id]
+    return f"'{id}' ({display_name(record.target) if record.op == 'call_function' else record.op})"

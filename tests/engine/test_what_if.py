@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
 import torch
+from IPython.core.formatters import DisplayFormatter
 from torch import nn
 from torch.nn import functional as F
 
@@ -234,7 +236,7 @@ def test_an_op_that_was_decomposed_is_proposed_to_be_kept(own):
 
     found = session(lambda s, x: F.hardswish(s.conv(x)), torch.randn(IMAGE), conv=conv())
     told = found.why_not("own_hardswish", "hardswish")
-    assert told.headline == "own_hardswish at hardswish: shadowed by core_aten"
+    assert told.headline.startswith("own_hardswish at hardswish: shadowed by core_aten, before which it does not run: ")
     assert "was decomposed in core_aten" in told.history[0]
     (only,) = found.what_if("own_hardswish", "hardswish")
     assert (only.says, only.same) == ("core_aten keeps aten.hardswish whole", False)
@@ -349,3 +351,25 @@ def test_unknown_names():
 def test_a_linear_network_has_nothing_to_propose():
     found = session(lambda s, x: s.l(x), torch.randn(2, 3), l=nn.Linear(3, 4))
     assert found.what_if(EPILOGUE, "linear") == []
+
+
+def test_an_empty_answer_says_what_stands_in_the_way():
+    found = session(lambda s, x: F.relu(F.conv2d(x, x)), torch.randn(IMAGE))
+    none = found.what_if("conv2d_with_epilogue", "relu")
+    assert none == []
+    assert repr(none).startswith(
+        "no small change that was tried makes conv2d_with_epilogue match at convolution: its weight is an input at "
+    )
+    fused = session(lambda s, x: F.relu(s.conv(x)), torch.randn(IMAGE), conv=conv())
+    applied = fused.what_if("conv2d_with_epilogue", "relu")
+    assert applied == []
+    assert repr(applied) == "conv2d_with_epilogue is applied at convolution: nothing need be changed"
+    assert DisplayFormatter().format(none)[0]["text/plain"] == repr(none)
+
+
+def test_what_torch_refuses_while_it_is_tried_is_not_logged(caplog, monkeypatch):
+    found = session(lambda s, x: s.linear(F.gelu(x)), torch.randn(IMAGE), linear=nn.Linear(6, 6))
+    monkeypatch.setattr(logging.getLogger("torch"), "propagate", True)
+    with caplog.at_level(logging.ERROR, logger="torch"):
+        assert found.what_if("quantized_linear", "linear") == []  # a product without the view before it, for one
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []

@@ -283,6 +283,19 @@ def test_a_decomposed_op_is_told_with_stage_and_parts(image):
     )
 
 
+def test_an_answer_about_another_node_says_so(image):
+    found = session(
+        lambda s, x: s.group(s.norm(F.relu(s.conv(x)))),
+        image, conv=conv(), norm=nn.BatchNorm2d(4), group=nn.GroupNorm(2, 4),
+    )  # fmt: skip
+    told = found.why_not("fold_batch_norm", "group_norm")
+    assert told.anchor == "native_batch_norm_legit_no_training"
+    said = f"'group_norm' (aten.group_norm) is no anchor of it: this is about the nearest, '{told.anchor}'"
+    assert told.history[-1] == said
+    assert said in str(told)
+    assert not any("no anchor" in line for line in found.why_not("fold_batch_norm", "batch_norm").history)
+
+
 def test_a_kept_op_has_no_such_history(image):
     found = session(lambda s, x: F.hardswish(s.conv(x)), image, conv=conv())
     found.keep("aten.hardswish")
