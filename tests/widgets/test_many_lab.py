@@ -21,15 +21,45 @@ explorers = [Explorer(lowerscope.Session(explorer.session.program), panels=["gra
 for one in explorers:
     display(one)
 """
-# Counts the frames that the widgets, whose module comes from a blob, ask for from here on.
+# Counts the frames that the widgets, whose module comes from a blob, ask for from here on, and notes what of the page itself
+# they hold on to, and which canvases are drawn on.
 COUNT = """
 () => {
   window.frames_asked = 0;
+  window.held = [];
+  window.drawn = new Set();
+  const ours = () => new Error().stack.includes('blob:');
   const ask = window.requestAnimationFrame.bind(window);
   window.requestAnimationFrame = (work) => {
-    if (new Error().stack.includes('blob:')) window.frames_asked++;
+    if (ours()) window.frames_asked++;
     return ask(work);
   };
+  for (const target of [window, document, document.body, document.documentElement]) {
+    const add = target.addEventListener;
+    target.addEventListener = function (type, ...rest) {
+      if (ours()) window.held.push(type);
+      return add.call(this, type, ...rest);
+    };
+  }
+  const every = window.setInterval;
+  window.setInterval = (...given) => {
+    if (ours()) window.held.push('setInterval');
+    return every(...given);
+  };
+  for (const name of ['fill', 'stroke', 'fillRect', 'clearRect', 'drawImage', 'fillText']) {
+    const draw = CanvasRenderingContext2D.prototype[name];
+    CanvasRenderingContext2D.prototype[name] = function (...given) {
+      window.drawn.add(this.canvas);
+      return draw.apply(this, given);
+    };
+  }
+}
+"""
+# Which of the page's widgets have drawn; a canvas that is in none of them is a picture that one has kept.
+DRAWN = """
+() => {
+  const roots = [...document.querySelectorAll('.ls-root')];
+  return [...new Set([...window.drawn].map((canvas) => roots.indexOf(canvas.closest('.ls-root'))))].filter((at) => at >= 0);
 }
 """
 
@@ -48,7 +78,7 @@ def canvases(page: Page) -> int:
     return int(count["result"]["value"])
 
 
-def test_ten_widgets_ask_for_no_frame_when_idle_and_closing_frees_them(lab: Lab) -> None:
+def test_ten_widgets_cost_the_page_nothing_but_what_is_used_and_closing_frees_them(lab: Lab) -> None:
     close = "for one in [explorer, *explorers]:\n    one.close()"
     page = lab.open_notebook([SHOW, TEN, close])
     page.evaluate(COUNT)
@@ -69,9 +99,42 @@ def test_ten_widgets_ask_for_no_frame_when_idle_and_closing_frees_them(lab: Lab)
     assert page.evaluate("window.frames_asked") == 0
     page.locator(".ls-root").first.evaluate("(root) => root.lowerscope.store.camera.zoomBy(1.5)")
     assert eventually(lambda: page.evaluate("window.frames_asked") > 0, page), "frames are counted"
+    held = page.evaluate("window.held")
+    assert held == ["keydown"] * 10, (
+        "of the page a widget hears keys alone, to keep its own from the notebook; it has no clock"
+    )
+    page.wait_for_timeout(500)
+
+    # while one is panned the nine others draw nothing; a scroll draws none but those that come into view
+    last = page.locator(".ls-root").last
+    last.scroll_into_view_if_needed()
+    page.wait_for_timeout(500)
+    page.evaluate("() => window.drawn.clear()")
+    pane = last.locator(".ls-pane").bounding_box()
+    assert pane is not None
+    page.mouse.move(pane["x"] + 20, pane["y"] + pane["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(pane["x"] + 60, pane["y"] + pane["height"] / 2 + 80, steps=8)
+    page.mouse.up()
+    assert eventually(lambda: page.evaluate(DRAWN) == [9], page), page.evaluate(DRAWN)
+    root = last.bounding_box()
+    assert root is not None
+    page.mouse.move(root["x"] - 40, pane["y"] + 100)  # beside it, where the wheel is the notebook's
+    page.wait_for_timeout(500)
+    top = last.bounding_box()
+    page.evaluate("() => { window.drawn.clear(); window.frames_asked = 0; }")
+    for _ in range(20):
+        page.mouse.wheel(0, -60)
+        page.wait_for_timeout(30)
+    page.wait_for_timeout(300)
+    assert last.bounding_box() != top, "the notebook has moved"
+    assert 9 not in page.evaluate(DRAWN), "what stays in view is not drawn again"
+    assert page.evaluate("window.frames_asked") <= 2 * len(page.evaluate(DRAWN)), "what comes into view is drawn once"
+    assert page.evaluate("window.held") == held
 
     lab.run_cell(2)
     page.wait_for_function("document.querySelectorAll('.ls-root').length === 0")
+    page.evaluate("() => window.drawn.clear()")
     assert eventually(lambda: canvases(page) <= none, page), f"{canvases(page) - none} canvases are still held"
     assert lab.page_errors == []
 
