@@ -1,7 +1,8 @@
 """Ten widgets in a notebook against one: a frame while the last of them is panned, and while the notebook is scrolled.
 
-Two notebooks of a real JupyterLab, in the same headless Chromium, measured in turns; each widget shows the super-resolution
-sample (469 operators). A frame is the time from one animation frame to the next: what a reader sees.
+Two notebooks of a real JupyterLab, in the same headless Chromium, measured in turns, both of the same height: in the one stand
+nine tables in the place of nine widgets. Each widget shows the super-resolution sample (469 operators). A frame is the time
+from one animation frame to the next: what a reader sees.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ SHOW = f"""
 import torch
 torch.set_num_threads(2)
 import lowerscope
-from IPython.display import display
+import pandas as pd
+from IPython.display import HTML, display
 from lowerscope_widgets import Explorer
 
 program = lowerscope.load({str(ROOT / "sample_models" / "dsr.pt2")!r})
+table = pd.DataFrame([[f"{{row}} {{column}}" for column in range(12)] for row in range(60)]).to_html()
+for _ in range({MANY} - %d):
+    display(HTML(f"<div style='height: 500px; overflow: auto'>{{table}}</div>"))
 for _ in range(%d):
     display(Explorer(lowerscope.Session(program), height=500))
 """
@@ -71,7 +76,7 @@ FRAMES = """async ({ frames, scroll }) => {
 
 def opened(lab: Lab, widgets: int) -> Page:
     """A notebook that shows so many widgets, all drawn and their numbers measured."""
-    page = lab.open_notebook([SHOW % widgets])
+    page = lab.open_notebook([SHOW % (widgets, widgets)])
     lab.run_cell(0)
     page.wait_for_function(
         """(count) => {
