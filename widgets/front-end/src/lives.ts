@@ -9,8 +9,13 @@ export function isAlive(born: number, died: number, step: number): boolean {
 }
 
 /** `changed`: it lives at both steps, but is given others; `fate` itself knows of no arguments. */
-export const Fate = { absent: 0, unchanged: 1, removed: 2, added: 3, changed: 4 } as const;
-export type Fate = (typeof Fate)[keyof typeof Fate];
+export const enum Fate {
+  absent,
+  unchanged,
+  removed,
+  added,
+  changed,
+}
 
 export function fate(born: number, died: number, from: number, to: number): Fate {
   const was = isAlive(born, died, from);

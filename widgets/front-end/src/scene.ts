@@ -25,8 +25,20 @@ export type Steps = SceneTable<"steps", "sentence">;
 type Changes = SceneTable<"changes">;
 
 /** Node kinds (`nodes.kind`) and flags (`nodes.flags`), as the protocol numbers them. */
-export const Kind = { operator: 0, constant: 1, input: 2, output: 3, other: 4 } as const;
-export const Flag = { skipped: 1, own: 2, delegatedBefore: 4, delegatedAfter: 8 } as const;
+export const KINDS = ["operator", "constant", "input", "output", "other"] as const;
+export const enum Kind {
+  operator,
+  constant,
+  input,
+  output,
+  other,
+}
+export const enum Flag {
+  skipped = 1,
+  own = 2,
+  delegatedBefore = 4,
+  delegatedAfter = 8,
+}
 
 /** Thrown when a message is not a scene that this front end can draw. */
 export class SceneError extends Error {}

@@ -6,7 +6,7 @@
  *     users>1  users=0            numbers of users
  *     fused  unfused  skipped     states
  */
-import { Flag, Kind, type Scene } from "./scene";
+import { Flag, Kind, KINDS, type Scene } from "./scene";
 
 export interface SearchHit {
   readonly node: number; // row
@@ -140,7 +140,7 @@ function parseFilter(scene: Scene, token: string): ((node: number) => boolean) |
     case "category":
       return (node) => wanted(scene.category(node));
     case "kind":
-      return (node) => Object.entries(Kind).some(([name, kind]) => name === value && nodes.kind[node] === kind);
+      return (node) => KINDS[nodes.kind[node]] === value;
     default:
       return null;
   }

@@ -1,6 +1,10 @@
 /** How much is drawn, by zoom. */
-export const Detail = { blocks: 0, boxes: 1, labels: 2, full: 3 } as const;
-export type Detail = (typeof Detail)[keyof typeof Detail];
+export const enum Detail {
+  blocks,
+  boxes,
+  labels,
+  full,
+}
 
 const THRESHOLDS = [0.25, 0.6, 1.3] as const;
 

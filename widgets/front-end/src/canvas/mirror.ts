@@ -3,7 +3,7 @@
  * It is invisible and takes no pointer; the canvas beside it is hidden from screen readers.
  */
 import { Fate } from "../lives";
-import { Kind, type Scene } from "../scene";
+import { KINDS, type Scene } from "../scene";
 import type { State } from "../state";
 import { indexOf } from "./index_tree";
 import type { Pane } from "./pane";
@@ -104,7 +104,7 @@ export class Mirror {
     set(item, "data-node-id", nodes.id(row));
     set(item, "aria-level", String(scene.ancestors(nodes.module[row]).length));
     set(item, "aria-selected", String(selected));
-    const kind = Object.entries(Kind).find(([, number]) => number === nodes.kind[row])?.[0];
+    const kind = KINDS[nodes.kind[row]];
     const parts = [nodes.id(row), kind === "operator" ? nodes.label(row) : (kind ?? ""), nodes.detail(row)];
     const module = modules.path(nodes.module[row]);
     if (module !== "") parts.push(`in ${module}`);
