@@ -132,7 +132,7 @@ class Explanation:
                     f"<tr><td style='{left}'>{_SIGNS[row.status]}</td>"
                     f"<td style='{left}'>{_text(row.says)}{sentence}</td>"
                     f"<td style='{left}'>{_text(row.expected)}</td><td style='{left}'>{_text(row.actual)}</td>"
-                    f"<td style='{left}'><code>{_text(row.node or '')}</code></td></tr>"
+                    f"<td style='{left}'>{f'<code>{_text(row.node)}</code>' if row.node else ''}</td></tr>"
                 )
         head = "<tr><th></th><th>condition</th><th>expected</th><th>actual</th><th>at</th></tr>" if cells else ""
         history = "".join(f"<br><small>{_text(line)}</small>" for line in self.history)

@@ -181,7 +181,9 @@ def test_all_patterns_at_a_node_come_nearest_first(several):
     assert found.of("conv_with_clamp").verdict == found.to_frame().loc["conv_with_clamp", "verdict"]
     assert "target" not in found.to_frame()
     assert str(found).startswith(f"{EPILOGUE} is applied at ")
-    assert "<table>" in found._repr_html_()
+    shown = found._repr_html_()
+    assert "<table>" in shown
+    assert "<code></code>" not in shown, "what was not reached has no node"
     assert len(found) == len(list(found))
 
 

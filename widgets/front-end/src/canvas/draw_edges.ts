@@ -1,6 +1,6 @@
 /** Edges: rounded orthogonal routes with arrows, and pills at the ends of those that were cut. */
 import { Fate } from "../lives";
-import type { Scene } from "../scene";
+import type { Numbers, Scene } from "../scene";
 import { DIM } from "./attention";
 import { font, type Frame, roundRect } from "./frame";
 import { Detail } from "./lod";
@@ -129,6 +129,8 @@ export interface Stub {
   x: number; // centre
   y: number;
   w: number;
+  /** Beyond this the pill begins: what is drawn whole leaves the middle of the box. */
+  middle: number;
   /** The node (or module) at the far end of each edge that ends here. */
   far: { row: number; module: boolean }[];
   routes: number[];
@@ -165,6 +167,7 @@ export function stubsOf(frame: Frame, rows: readonly number[]): Stub[] {
           x: points.x[at],
           y: points.y[at],
           w: 0,
+          middle: middleOf(scene, out ? routes.src : routes.dst, out ? routes.src_module : routes.dst_module, row),
           far: [far],
           routes: [row],
           direction,
@@ -177,10 +180,16 @@ export function stubsOf(frame: Frame, rows: readonly number[]): Stub[] {
     const [one] = stub.far;
     const others = new Set(stub.far.map((far) => far.row)).size - 1;
     stub.text =
-      frame.text.fit(one === undefined ? "" : farName(scene, one), 120, label) + (others > 0 ? ` +${others}` : "");
+      frame.text.fit(one === undefined ? "" : farName(scene, one), 90, label) + (others > 0 ? ` +${others}` : "");
     stub.w = frame.text.width(plain(stub.text), label) + 24;
+    stub.x = Math.max(stub.x, stub.middle + stub.w / 2);
   }
   return [...stubs.values()];
+}
+
+function middleOf(scene: Scene, ends: Numbers, isModule: Numbers, route: number): number {
+  const { x, w } = isModule[route] ? scene.modules : scene.nodes;
+  return x[ends[route]] + w[ends[route]] / 2 + 5;
 }
 
 function farName(scene: Scene, far: { row: number; module: boolean }): string {

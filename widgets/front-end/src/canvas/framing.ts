@@ -25,7 +25,7 @@ export class Framing {
     const pane = this.#lead;
     const world = pane?.world();
     if (pane === undefined || world == null) return;
-    const target = Camera.fitting(world, pane.width, pane.height, 24);
+    const target = Camera.fitting(world, pane.free, pane.height, 24);
     const close = (a: number, b: number) => Math.abs(a - b) < 2 / target.zoom;
     const already =
       Math.abs(pane.camera.zoom / target.zoom - 1) < 0.01 &&
@@ -39,7 +39,7 @@ export class Framing {
     const { scene, selected } = this.store.state;
     const pane = this.#lead;
     const box = scene === null ? null : boxOf(scene, selected, this.store.state);
-    if (pane !== undefined && box !== null) this.#glide(Camera.fitting(box, pane.width, pane.height, 90, 1.4));
+    if (pane !== undefined && box !== null) this.#glide(Camera.fitting(box, pane.free, pane.height, 90, 1.4));
   }
 
   zoomBy(factor: number): void {
@@ -63,7 +63,7 @@ export class Framing {
     const { camera } = pane;
     const inset = 40 / camera.zoom;
     const height = pane.height - this.#covered(pane);
-    const window = camera.window(pane.width, height);
+    const window = camera.window(pane.free, height);
     const inView =
       box.x0 >= window.x0 + inset &&
       box.x1 <= window.x1 - inset &&
@@ -72,7 +72,7 @@ export class Framing {
     if (inView && (!always || camera.zoom >= 0.6)) return;
     // From afar a node cannot be read: come nearer, but in Split not past what stands for it on the other side.
     const zoom = always ? Math.max(camera.zoom, READABLE) : camera.zoom;
-    this.#glide(Camera.fitting(box, pane.width, height, 40, zoom));
+    this.#glide(Camera.fitting(box, pane.free, height, 40, zoom));
   }
 
   /** The first look: as wide as fits at a readable size, from the top. False while there is nothing to look at. */
@@ -80,11 +80,11 @@ export class Framing {
     const pane = this.#lead;
     const world = pane?.world();
     if (pane === undefined || world == null || pane.width === 0) return false;
-    const camera = Camera.fittingWidth(world, pane.width - 40, pane.height, 12, READABLE);
+    const camera = Camera.fittingWidth(world, pane.free, pane.height, 12, READABLE);
     // Of a graph that is wider than the pane, what it begins with is seen, and what lies to both sides of that.
     const top = pane.shown === null ? null : topmost(pane.shown);
-    if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.width - 64)
-      camera.x = Math.max(world.x0 - 12 / camera.zoom, top - pane.width / 2 / camera.zoom);
+    if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.free)
+      camera.x = Math.max(world.x0 - 12 / camera.zoom, top - pane.free / 2 / camera.zoom);
     for (const one of this.panes()) {
       one.camera.copyFrom(camera);
       one.moved();
@@ -102,7 +102,7 @@ export class Framing {
     const box = boxOf(scene, ids, state);
     if (box === null) return;
     if (state.teaching) {
-      this.#glide(Camera.fitting(box, pane.width - 40, pane.height, 28, 1.3));
+      this.#glide(Camera.fitting(box, pane.free, pane.height, 28, 1.3));
       return;
     }
     const first = ids.find((id) => boxOf(scene, [id], state) !== null);
@@ -117,7 +117,7 @@ export class Framing {
     const explanation = whyNot?.explanations.find((one) => one.pattern === whyPattern);
     const faults = explanation?.conditions.flatMap(({ node }) => (node === null ? [] : [node])) ?? [];
     const box = boxOf(scene, [...selected, ...(explanation?.nodes ?? []), ...faults], state);
-    if (box !== null) this.#glide(Camera.fitting(box, pane.width, pane.height, 56, 1.42));
+    if (box !== null) this.#glide(Camera.fitting(box, pane.free, pane.height, 56, 1.42));
   }
 
   /** Px at a pane's bottom that the inspector lies over, where it is a sheet. */

@@ -26,6 +26,16 @@ interface Side {
 
 const MIRROR_EVERY = 120;
 
+/** What the colours and signs of Diff stand for. */
+const LEGEND = [
+  ["fail", "− removed"],
+  ["pass", "+ added"],
+  ["text2", "~ changed"],
+  ["line2", "unchanged"],
+]
+  .map(([colour, text]) => `<i class=ls-swatch style=--s:var(--${colour});--f:var(--${colour}-bg)></i>${text}`)
+  .join(" ");
+
 export class GraphView {
   readonly #tip = new Tip();
   readonly #menu: Menu;
@@ -164,7 +174,8 @@ export class GraphView {
       pane.fault = faultOf(scene, state);
       if (newLayout && old !== null && pane.shown !== null) keepPlace(pane, old, scene, state);
       pane.show(makeShown(scene, shownStep, state), state, this.#theme, newLayout);
-      title.textContent =
+      title.innerHTML = state.view === "diff" ? LEGEND : "";
+      title.append(
         steps.length > 1
           ? i === 0
             ? shownStep.to === 0
@@ -173,7 +184,8 @@ export class GraphView {
             : shownStep.to === scene.lastStep
               ? "After"
               : `After, step ${shownStep.to}`
-          : "";
+          : "",
+      );
     });
     if (newLayout && old !== null) this.#animateLayout(old, scene);
     this.#framed ||= this.#framing.first();

@@ -87,6 +87,11 @@ export class Pane {
     return this.#size.width;
   }
 
+  /** The width that the minimap leaves. */
+  get free(): number {
+    return this.#size.width - STRIP;
+  }
+
   get height(): number {
     return this.#size.height;
   }

@@ -11,6 +11,8 @@ import { useSide } from "./side";
 import { brief, count, plural } from "./text";
 import { hovering, usePick, useStore } from "./use";
 
+const FIND = "Find node, op or module";
+
 /** As many hits are listed; Enter walks through all of them. */
 const LISTED = 100;
 
@@ -21,6 +23,7 @@ export function Search(): JSX.Element {
   const results = usePick((state) => state.results);
   const at = usePick((state) => state.resultIndex);
   const scene = usePick((state) => state.scene);
+  const width = usePick((state) => state.width);
   const [open, setOpen] = useState(false);
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -50,14 +53,14 @@ export function Search(): JSX.Element {
         <input
           type="text"
           role="combobox"
-          aria-label="Find node, op or module"
+          aria-label={FIND}
           aria-expanded={shown}
           aria-controls={`${side.id}-found`}
           aria-activedescendant={shown && at >= 0 ? `${side.id}-hit-${at}` : undefined}
           aria-autocomplete="list"
           autocomplete="off"
           spellcheck={false}
-          placeholder="Find node, op or module"
+          placeholder={{ medium: "Find a node", narrow: "Find" }[width as string] ?? FIND}
           title="Words, and filters such as op:conv dtype:f16 module:decoder.* users>1 unfused"
           value={query}
           data-ls="search"
