@@ -390,64 +390,12 @@ def test_split_panes_share_the_selection_through_provenance_and_pan_together(wid
 
 def test_in_split_a_selection_on_one_side_brings_what_stands_for_it_into_view_on_the_other(widget: Widget) -> None:
     widget.view("split")
-    panes = widget.root.locator(".ls-pane")
-    widget.until(lambda: panes.count() == 2)
     [made] = lineage(widget, CONV, "scene.lastStep")
     origins = lineage(widget, made, "0")
     assert CONV in origins
     assert len(origins) > 2
-
-    def inside(side: int, node: str) -> bool:
-        """Whether a node is drawn in a pane, and all of it lies within the pane."""
-        return panes.nth(side).evaluate(
-            """(pane, node) => {
-              const box = pane.querySelector(`.ls-mirror [data-node-id="${node}"]`)?.getBoundingClientRect();
-              const outer = pane.getBoundingClientRect();
-              return box !== undefined && outer.top <= box.top && box.bottom <= outer.bottom
-                && outer.left <= box.left && box.right <= outer.right;
-            }""",
-            node,
-        )
-
-    def middle(side: int, node: str) -> tuple[float, float]:
-        box = widget.rest(panes.nth(side).locator(f'.ls-mirror [data-node-id="{node}"]').bounding_box)
-        assert box is not None
-        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-    def select(side: int, node: str, others: list[str]) -> None:
-        """Drag the graph until a node is at the edge beyond which one of the others lies, and click the node."""
-        widget.keys("0")
-        widget.travel(CONV)
-        widget.keys("Escape")
-        pane, other_pane = panes.nth(side).bounding_box(), panes.nth(1 - side).bounding_box()
-        assert pane is not None
-        assert other_pane is not None
-        here = middle(side, node)
-        ways = [
-            (x - other_pane["x"] + pane["x"] - here[0], y - here[1])
-            for x, y in (middle(1 - side, other) for other in others)
-        ]
-        dx, dy = max(ways, key=lambda way: max(map(abs, way)))
-        x, y = here
-        if abs(dx) > abs(dy):
-            x = pane["x"] + pane["width"] - 48 if dx > 0 else pane["x"] + 48
-        else:
-            y = pane["y"] + pane["height"] - 48 if dy > 0 else pane["y"] + 60
-        ground = widget.ground()
-        widget.page.mouse.move(*ground)
-        widget.page.mouse.down()
-        widget.page.mouse.move(ground[0] + x - here[0], ground[1] + y - here[1], steps=5)
-        widget.page.mouse.up()
-        widget.until(lambda: not all(inside(1 - side, other) for other in others))
-        calm = widget.picture(1, pane=1 - side)
-        x, y = middle(side, node)
-        widget.page.mouse.click(x, y)
-        widget.until(lambda: widget.state("selected") == [node])
-        widget.until(lambda: all(inside(1 - side, other) for other in others))
-        widget.until(lambda: widget.picture(1, pane=1 - side) != calm)  # they are ringed
-
-    select(0, CONV, [made])
-    select(1, made, origins)
+    select_in_split(widget, 0, CONV, [made])
+    select_in_split(widget, 1, made, origins)
 
 
 def lineage(widget: Widget, node: str, step: str) -> list[str]:
@@ -465,3 +413,63 @@ def lineage(widget: Widget, node: str, step: str) -> list[str]:
         }""",
         [node, step],
     )
+
+
+def inside(widget: Widget, side: int, node: str) -> bool:
+    """Whether a node is drawn in a pane of Split, and all of it lies within the pane."""
+    return (
+        widget.root.locator(".ls-pane")
+        .nth(side)
+        .evaluate(
+            """(pane, node) => {
+          const box = pane.querySelector(`.ls-mirror [data-node-id="${node}"]`)?.getBoundingClientRect();
+          const outer = pane.getBoundingClientRect();
+          return box !== undefined && outer.top <= box.top && box.bottom <= outer.bottom
+            && outer.left <= box.left && box.right <= outer.right;
+        }""",
+            node,
+        )
+    )
+
+
+def select_in_split(widget: Widget, side: int, node: str, others: list[str]) -> None:
+    """Drag the graph until a node is at the edge beyond which one of the others lies on the other side, and click the node.
+
+    AssertionError unless that selects it and brings all others into view, with a ring around each.
+    """
+    panes = widget.root.locator(".ls-pane")
+    widget.until(lambda: panes.count() == 2)
+
+    def middle(side: int, node: str) -> tuple[float, float]:
+        box = widget.rest(panes.nth(side).locator(f'.ls-mirror [data-node-id="{node}"]').bounding_box)
+        assert box is not None
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    widget.keys("0")
+    widget.travel(node)
+    widget.keys("Escape")
+    pane, other_pane = panes.nth(side).bounding_box(), panes.nth(1 - side).bounding_box()
+    assert pane is not None
+    assert other_pane is not None
+    here = middle(side, node)
+    ways = [
+        (x - other_pane["x"] + pane["x"] - here[0], y - here[1])
+        for x, y in (middle(1 - side, other) for other in others)
+    ]
+    dx, dy = max(ways, key=lambda way: max(map(abs, way)))
+    x, y = here
+    if abs(dx) > abs(dy):
+        x = pane["x"] + pane["width"] - 48 if dx > 0 else pane["x"] + 48
+    else:
+        y = pane["y"] + pane["height"] - 48 if dy > 0 else pane["y"] + 60
+    ground = widget.ground()
+    widget.page.mouse.move(*ground)
+    widget.page.mouse.down()
+    widget.page.mouse.move(ground[0] + x - here[0], ground[1] + y - here[1], steps=5)
+    widget.page.mouse.up()
+    widget.until(lambda: not all(inside(widget, 1 - side, other) for other in others))
+    calm = widget.picture(1, pane=1 - side)
+    widget.page.mouse.click(*middle(side, node))
+    widget.until(lambda: widget.state("selected") == [node])
+    widget.until(lambda: all(inside(widget, 1 - side, other) for other in others))
+    widget.until(lambda: widget.picture(1, pane=1 - side) != calm)  # they are ringed
