@@ -193,6 +193,9 @@ def test_f_fits_the_graph_then_the_selection(widget: Widget) -> None:
     body = module(widget, "body")
     assert pane is not None
     assert pane["y"] <= body["y"] < body["y"] + body["height"] <= pane["y"] + pane["height"]
+    strip = widget.root.locator(".ls-minimap").first.bounding_box()
+    assert strip is not None
+    assert pane["x"] <= body["x"] < body["x"] + body["width"] <= strip["x"], "nothing lies under the minimap"
     widget.keys("f")
     widget.until(lambda: int(percent.inner_text()) > whole * 1.5)
     x, y = widget.place(CONV)
@@ -280,15 +283,32 @@ def test_a_nodes_name_is_copied(widget: Widget) -> None:
     widget.until(lambda: widget.clipboard() == CONV)
 
 
-def test_a_long_edge_is_cut_to_stubs_that_jump_to_the_other_end(widget: Widget) -> None:
-    def stub() -> tuple[float, float, list[str]]:
-        x, y = widget.rest(lambda: widget.first_hit("stub"))
-        return x, y, widget.root.evaluate("(root, [x, y]) => root.hitTest(x, y).far.map((far) => far.id)", [x, y])
+def test_the_search_field_has_room_for_its_hint(widget: Widget) -> None:
+    room = widget.root.locator('input[data-ls="search"]').evaluate(
+        """(input) => {
+          const context = document.createElement('canvas').getContext('2d');
+          context.font = getComputedStyle(input).font;
+          return input.clientWidth - context.measureText(input.placeholder).width;
+        }"""
+    )
+    assert room >= 0
 
+
+def test_a_long_edge_is_cut_to_stubs_that_jump_to_the_other_end(widget: Widget) -> None:
+    def pill(node: str, side: str) -> tuple[float, float, list[str]]:
+        """The left end of the pill at the "top" or "bottom" of a node's box, and the nodes at the far ends."""
+        widget.travel(node)
+        found = widget.rest(lambda: widget.root.evaluate(PILL, [node, side]))
+        assert found is not None, f"there is no pill at the {side} of {node}"
+        return found[0], found[1], found[2]
+
+    widget.menu(*widget.ground(), "Open two levels")
+    widget.until(lambda: "body.3.1" not in open_modules(widget))
+    fit(widget)
     widget.menu(*widget.first_hit("module", path="body", header=True), "Open all inside")
     widget.until(lambda: "body.3.1" in open_modules(widget))
-    widget.travel("conv2d")
-    x, y, far = stub()
+    x, y, far = pill("conv2d", "bottom")
+    assert x > widget.place("conv2d")[0], "the pill leaves the middle of the box to the edge that is drawn whole"
     assert far == ["add", "mul"]  # the first block's residual, and what scales the body
     plain = widget.picture(1)
     widget.page.mouse.move(x, y)
@@ -296,27 +316,26 @@ def test_a_long_edge_is_cut_to_stubs_that_jump_to_the_other_end(widget: Widget) 
     widget.until(lambda: widget.picture(1) != plain)  # both are drawn to their ends
     widget.page.mouse.click(x, y)
     widget.until(lambda: widget.state("selected") == ["add"])
-    widget.travel("conv2d")
-    widget.menu(*stub()[:2], "Go to mul")
+    widget.menu(*pill("conv2d", "bottom")[:2], "Go to mul")
     widget.until(lambda: widget.state("selected") == ["mul"])
-    assert widget.box("mul") is not None
-    widget.place("mul")
-    back = widget.root.evaluate(
-        """(root) => {
-          const box = root.nodeRect('mul');
-          for (let x = box.left; x < box.right + 60; x += 3) {
-            const hit = root.hitTest(x, box.top - 6);
-            if (hit?.kind === 'stub') return [x, box.top - 6, hit.text];
-          }
-          return null;
-        }"""
-    )
-    assert back is not None
-    assert back[2] == "conv2d"
-    widget.page.mouse.click(*back[:2])
+    x, y, far = pill("mul", "top")
+    assert far == ["conv2d"]
+    widget.page.mouse.click(x, y)
     widget.until(lambda: widget.state("selected") == ["conv2d"])
     widget.menu(*widget.ground(), "Open two levels")
     widget.until(lambda: "body.3.1" not in open_modules(widget))
+
+
+PILL = """
+(root, [node, side]) => {
+  const box = root.nodeRect(node), y = box[side] + (side === 'top' ? -6 : 6);
+  for (let x = box.left - 60; x < box.right + 60; x += 3) {
+    const hit = root.hitTest(x, y);
+    if (hit?.kind === 'stub') return [x + 3, y, hit.far.map((far) => far.id)];
+  }
+  return null;
+}
+"""
 
 
 def test_what_did_not_change_does_not_move_between_the_views(widget: Widget) -> None:
@@ -352,6 +371,10 @@ def test_diff_marks_what_was_removed_added_changed_and_left(widget: Widget) -> N
     assert mark(CONV) == "removed"
     assert mark("sigmoid") == "arguments changed"  # it reads what the fusion made
     assert mark("x") == "left"
+    legend = widget.root.locator(".ls-pane-title")
+    assert legend.inner_text().split() == ["−", "removed", "+", "added", "~", "changed", "unchanged"]
+    widget.view("after")
+    assert not legend.is_visible()
 
 
 def test_hovering_a_fused_node_says_which_nodes_it_came_from(widget: Widget) -> None:
