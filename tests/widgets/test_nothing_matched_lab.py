@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -52,8 +52,7 @@ def test_it_says_at_which_conditions_and_leads_to_the_nodes(
     widget: Widget, width: int, theme: Literal["light", "dark"]
 ) -> None:
     widget.fit(width, theme)
-    reasons = widget.session()
-    assert isinstance(reasons, list)
+    reasons: Any = widget.session()  # what the cell printed, as JSON
     assert len(reasons) >= 2
     widget.root.evaluate("(root) => { root.lowerscope.store.select([]); root.lowerscope.store.setSheetOpen(false); }")
     notice = widget.find("notice")
