@@ -283,7 +283,12 @@ def test_a_nodes_name_is_copied(widget: Widget) -> None:
     widget.until(lambda: widget.clipboard() == CONV)
 
 
-def test_the_search_field_has_room_for_its_hint(widget: Widget) -> None:
+@pytest.mark.parametrize("narrower", [0, 90])
+def test_the_search_field_has_room_for_its_hint(widget: Widget, narrower: int, request: pytest.FixtureRequest) -> None:
+    page = widget.page.viewport_size
+    assert page is not None
+    request.addfinalizer(lambda: widget.page.set_viewport_size(page))
+    widget.page.set_viewport_size({"width": page["width"] - narrower, "height": page["height"]})
     room = widget.root.locator('input[data-ls="search"]').evaluate(
         """(input) => {
           const context = document.createElement('canvas').getContext('2d');

@@ -60,7 +60,7 @@ export function Search(): JSX.Element {
           aria-autocomplete="list"
           autocomplete="off"
           spellcheck={false}
-          placeholder={{ medium: "Find a node", narrow: "Find" }[width as string] ?? FIND}
+          placeholder={width === "medium" || width === "narrow" ? "Find" : FIND}
           title="Words, and filters such as op:conv dtype:f16 module:decoder.* users>1 unfused"
           value={query}
           data-ls="search"
