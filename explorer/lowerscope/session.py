@@ -280,7 +280,6 @@ class Session(Questions, Measurements):
         return names
 
     def _skip_of(self, pattern: Any, node: Any, module: Any, op: Any, match: Any) -> Skip:
-
         records = self.lowering.ledger.records
         if pattern in records and pattern not in REGISTRY:
             raise RecipeError(f"'{pattern}' is a node, not a pattern: say skip(node={pattern!r})")

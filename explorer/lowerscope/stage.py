@@ -208,9 +208,8 @@ class Stage:
                     if found.match is not None:
                         found.record.touched = [self.editor.id_of(n) for n in found.match.nodes]
                         outcome, reason = Outcome.SHADOWED, f"shadowed by {self.pattern.name}"
-                        if (
-                            other.yours and self.pattern.kind == "decomposition"
-                        ):  # the way out: write it for what comes of it
+                        # the way out: write it for what comes of the decomposition
+                        if other.yours and self.pattern.kind == "decomposition":
                             reason += f", before which it does not run: {self.pattern.sentence(match).rstrip('.')}"
                     elif found.error is not None:
                         outcome, reason = Outcome.ERROR, found.error
