@@ -56,7 +56,7 @@ def test_it_says_at_which_conditions_and_leads_to_the_nodes(
     assert len(reasons) >= 2
     widget.root.evaluate("(root) => { root.lowerscope.store.select([]); root.lowerscope.store.setSheetOpen(false); }")
     notice = widget.find("notice")
-    assert "No pattern of vulkan takes anything here" in notice.inner_text()
+    assert "No pattern of vulkan but core_aten takes anything here" in notice.inner_text()
     assert reasons[0]["sentence"] in notice.inner_text()
     widget.find("notice-reasons").click()
     groups = widget.find("reason-group")
