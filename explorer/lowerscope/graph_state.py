@@ -205,6 +205,11 @@ class GraphState:
         """A point to come back to with `undo_to`."""
         return len(self._journal), self.step
 
+    @property
+    def last_change(self) -> object:
+        """Stands for the graph as it is: the same object whenever the graph has come to the same state by the same changes."""
+        return self._journal[-1] if self._journal else self
+
     def mark_after(self, step: int) -> tuple[int, int]:
         """The point just after a step that has been closed."""
         return self._marks[step], step

@@ -93,6 +93,7 @@ class Ledger:
     edge_born: dict[tuple[str, str], int] = field(default_factory=dict)
     parents: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: made node -> the nodes it was made from
     made: dict[str, tuple[str, ...]] = field(default_factory=dict)  #: taken node -> the nodes made from it
+    memo: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)  #: of a frozen one: what it leads to
     _neighbours: tuple[dict[str, list[EdgeRecord]], dict[str, list[EdgeRecord]]] | None = field(
         default=None, repr=False, compare=False
     )

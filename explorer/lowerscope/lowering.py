@@ -176,6 +176,7 @@ class Lowerer:
         self.editor = Editor(self.base)
         self.lock = threading.RLock()
         self._stages: list[_Stage] = []
+        self._frozen: tuple[object, Ledger] | None = None  # what was last changed, and the ledger as that left it
         self._known: OrderedDict[tuple[Any, ...], Lowering] = (
             OrderedDict()
         )  # what has been lowered lately, by stage keys
@@ -202,7 +203,7 @@ class Lowerer:
                 tuple(s.info for s in self._stages),
                 tuple(steps),
                 verdicts,
-                self.editor.ledger.freeze(),
+                self._ledger(),
                 self.notes,
                 next((s.left for s in self._stages if s.left is not None), {}),
                 self._snapshot,
@@ -222,6 +223,13 @@ class Lowerer:
             polled()
             entering(pattern.name, place, len(plan))
             self._run(pattern, key, off, skips, later, polled)
+
+    def _ledger(self) -> Ledger:
+        """The ledger as it is now; the same object as long as the graph is the same."""
+        at = self.editor.last_change
+        if self._frozen is None or self._frozen[0] is not at:
+            self._frozen = at, self.editor.ledger.freeze()
+        return self._frozen[1]
 
     def forget(self) -> None:
         """Let go of the lowerings that are kept: the next one is done anew, on the graph as it stands."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lowerscope.ledger import NodeRecord
 from lowerscope.ops import display_name
@@ -43,40 +43,28 @@ class ModuleTree:
         self,
         records: Iterable[NodeRecord],
         operators: frozenset[str],
-        shapes: dict[str, tuple[object, ...]] | None = None,
+        former: ModuleTree | None = None,
     ) -> None:
-        """`operators`: ids of the nodes that are operators of the program before the first step. `shapes`: what an
-        earlier tree of this program has found out about which modules are alike, which no recipe changes."""
+        """`operators`: ids of the nodes that are operators of the program before the first step. `former`: another
+        tree of this program: which modules are alike, and where the program's own nodes lie, no recipe changes."""
         records = list(records)
-        self.shapes = {} if shapes is None else shapes
-        types, home, around = _paths(records)
-        size: Counter[str] = Counter()
-        for path, count in Counter(home[r.id] for r in records if r.id in operators).items():
-            for outer in (path, *around[path]):
-                size[outer] += count
-        boxes = [path for path in types if path == "" or size[path] > 1 or types[path] == SUB_GRAPH]
-        known = set(boxes)
-        self.modules = [Module("", types[""], -1, 0)]
-        self.rows = {"": 0}
-        for path in sorted((p for p in boxes if p), key=lambda p: len(around[p])):
-            parent = self.rows[next(p for p in around[path] if p in known)]
-            self.rows[path] = len(self.modules)
-            self.modules.append(Module(path, types[path], parent, self.modules[parent].depth + 1))
-        nearest = {path: self.rows[next(p for p in (path, *around[path]) if p in known)] for path in types}
-        self.row_of: dict[str, int] = {id: nearest[path] for id, path in home.items()}
-        for id, row in self.row_of.items():
-            self.modules[row].members.append(id)
-        self._order_children(boxes)
-        for module in self.modules:
-            module.ops = size[module.path]
-
-    def _order_children(self, boxes: list[str]) -> None:
-        """Children in the order in which the program first comes to them."""
-        place = {path: i for i, path in enumerate(boxes)}
-        for row, module in enumerate(self.modules[1:], 1):
-            self.modules[module.parent].children.append(row)
-        for module in self.modules:
-            module.children.sort(key=lambda row: place[self.modules[row].path])
+        self.shapes: dict[str, tuple[object, ...]] = {} if former is None else former.shapes
+        first = next((place for place, record in enumerate(records) if record.born), len(records))
+        base = former and former._base
+        if base is None:
+            base = _Base(records[:first], operators)
+        self._base = base
+        homes = base.homes(records[first:])
+        if homes is None:  # a rewrite has brought a module in that the program does not have
+            base, homes, first = _Base(records, operators), [], len(records)
+        self.modules, self.rows = list(base.modules), base.rows
+        self.row_of: dict[str, int] = {**base.row_of}
+        more: dict[int, list[str]] = {}
+        for record, row in zip(records[first:], homes, strict=True):
+            self.row_of[record.id] = row
+            more.setdefault(row, []).append(record.id)
+        for row, members in more.items():
+            self.modules[row] = replace(self.modules[row], members=[*self.modules[row].members, *members])
 
     def ancestors(self, row: int) -> list[int]:
         """The rows from the root to `row`, both included."""
@@ -113,16 +101,66 @@ class ModuleTree:
         return shape
 
 
-def _paths(records: list[NodeRecord]) -> tuple[dict[str, str], dict[str, str], dict[str, tuple[str, ...]]]:
-    """Every module path in order of first use with its class's name; the path that each node lies in; and the paths
-    around each path, innermost first, up to the root's "".
+class _Base:
+    """The boxes of nodes that stay: those of the program before the first step, and where a later node would lie."""
+
+    def __init__(self, records: list[NodeRecord], operators: frozenset[str]) -> None:
+        types, home, around, self._stacks = _paths(records)
+        size: Counter[str] = Counter()
+        for path, count in Counter(home[r.id] for r in records if r.id in operators).items():
+            for outer in (path, *around[path]):
+                size[outer] += count
+        boxes = [path for path in types if path == "" or size[path] > 1 or types[path] == SUB_GRAPH]
+        known = set(boxes)
+        self.modules = [Module("", types[""], -1, 0)]
+        self.rows = {"": 0}
+        for path in sorted((p for p in boxes if p), key=lambda p: len(around[p])):
+            parent = self.rows[next(p for p in around[path] if p in known)]
+            self.rows[path] = len(self.modules)
+            self.modules.append(Module(path, types[path], parent, self.modules[parent].depth + 1))
+        self._nearest = {path: self.rows[next(p for p in (path, *around[path]) if p in known)] for path in types}
+        self.row_of = {id: self._nearest[path] for id, path in home.items()}
+        for id, row in self.row_of.items():
+            self.modules[row].members.append(id)
+        self._order_children(boxes)
+        for module in self.modules:
+            module.ops = size[module.path]
+
+    def homes(self, records: Iterable[NodeRecord]) -> list[int] | None:
+        """The rows of the boxes in which later nodes lie; None when one of them lies in a module that is not known."""
+        rows = []
+        for record in records:
+            prefix = record.prefix
+            path = prefix[:-1] if prefix else self._stacks.get(record.stack)
+            if path is None or path not in self._nearest:
+                return None
+            rows.append(self._nearest[path])
+        return rows
+
+    def _order_children(self, boxes: list[str]) -> None:
+        """Children in the order in which the program first comes to them."""
+        place = {path: i for i, path in enumerate(boxes)}
+        for row, module in enumerate(self.modules[1:], 1):
+            self.modules[module.parent].children.append(row)
+        for module in self.modules:
+            module.children.sort(key=lambda row: place[self.modules[row].path])
+
+
+_Stack = tuple[tuple[str, str], ...]
+
+
+def _paths(
+    records: list[NodeRecord],
+) -> tuple[dict[str, str], dict[str, str], dict[str, tuple[str, ...]], dict[_Stack, str]]:
+    """Every module path in order of first use with its class's name; the path that each node lies in; the paths around
+    each path, innermost first, up to the root's ""; and the path of each stack of modules that nodes have.
 
     The parts of a module's path are parted by ".", those of a sub-graph's by "/", which a module's name may contain.
     """
     types: dict[str, str] = {"": ""}
     home: dict[str, str] = {}
     around: dict[str, tuple[str, ...]] = {"": ()}
-    stacks: dict[tuple[tuple[str, str], ...], str] = {}  # most nodes share theirs with others
+    stacks: dict[_Stack, str] = {}  # most nodes share theirs with others
     for record in records:
         prefix = record.prefix
         if prefix:
@@ -136,7 +174,7 @@ def _paths(records: list[NodeRecord]) -> tuple[dict[str, str], dict[str, str], d
                 _enter(called, ".", "", types, around)
                 types[called] = types[called] or kind
         home[record.id] = path
-    return types, home, around
+    return types, home, around, stacks
 
 
 def _enter(path: str, mark: str, kind: str, types: dict[str, str], around: dict[str, tuple[str, ...]]) -> None:

@@ -116,7 +116,7 @@ def outside_reason(lowering: Lowering, node: str) -> str | None:
 
 def _known_before(lowering: Lowering) -> Partitions:
     """No toggle of a pattern changes what core_aten left: as long as that is the same, so are its partitions."""
-    key = (lowering.recipe.target, tuple(sorted(lowering.target.device(lowering.recipe).items())))
+    key = _device_key(lowering)
     known = _before.setdefault(lowering.source, {})
     found = known.get(key)
     if found is None or found[0] is not lowering.core:
@@ -130,10 +130,22 @@ def _partition(lowering: Lowering, when: When) -> Partitions:
 
 
 def _partitioned(lowering: Lowering, when: When) -> Partitions:
-    records, made_whole = lowering.core, set()
-    if when == "after":
-        records = {id: r for id, r in lowering.ledger.records.items() if r.died is None}
+    if when == "before":
+        found = _cut(lowering, lowering.core, set(), layout_on=False)
+        return Partitions(found.regions, found.outside)
+    layout_on = any(s.pattern == "channels_last" and not s.off for s in lowering.stages)
+    key = ("partitions", *_device_key(lowering), layout_on)
+    memo = lowering.ledger.memo  # which a toggle that rewrites nothing leaves as it is
+    if key not in memo:
+        alive = {id: r for id, r in lowering.ledger.records.items() if r.died is None}
         made_whole = {s.number for s in lowering.steps if delegates(lowering.rule(s.pattern))}
+        memo[key] = _cut(lowering, alive, made_whole, layout_on)
+    found = memo[key]
+    return Partitions(found.regions, {id: _with_pattern(lowering, id, reason) for id, reason in found.outside.items()})
+
+
+def _cut(lowering: Lowering, records: Mapping[str, NodeRecord], made_whole: set[int], layout_on: bool) -> Partitions:
+    """The regions of one graph; outside of them, what the table says."""
     graph = RecordGraph.of(records, lowering.source.constants)
     reasons = _judge(lowering, graph, made_whole)
 
@@ -148,20 +160,20 @@ def _partitioned(lowering: Lowering, when: When) -> Partitions:
             # a value that leaves its region is transposed back there
             leaves = op_of(record.target) == "lowerscope_xnnpack::to_nchw" and delegated(record.inputs[0])
             groups.setdefault((record.prefix, rank[record.inputs[0] if leaves else id]), []).append(id)
-    layout_on = when == "after" and any(s.pattern == "channels_last" and not s.off for s in lowering.stages)
     regions = [_region(lowering, graph, groups[key], layout_on) for key in sorted(groups, key=lambda k: (k[0], -k[1]))]
     outside = {id: r for id, r in reasons.items() if r is not None and is_operator(graph.records[id])}
-    if when == "after":
-        outside = {id: _with_pattern(lowering, id, reason) for id, reason in outside.items()}
     return Partitions(tuple(regions), outside)
+
+
+def _device_key(lowering: Lowering) -> tuple[Any, ...]:
+    return lowering.recipe.target, tuple(sorted(lowering.target.device(lowering.recipe).items()))
 
 
 def _judge(lowering: Lowering, graph: RecordGraph, made_whole: set[int]) -> dict[str, str | None]:
     """None, or the reason why not, for every call of the graph."""
     takes, profile = lowering.target.takes, lowering.target.device(lowering.recipe)
     assert takes is not None
-    key = (lowering.recipe.target, tuple(sorted(profile.items())))
-    known = _judged.setdefault(lowering.source, {}).setdefault(key, {})
+    known = _judged.setdefault(lowering.source, {}).setdefault(_device_key(lowering), {})
     reasons: dict[str, str | None] = {}
     for id in graph.order:
         record = graph.records[id]

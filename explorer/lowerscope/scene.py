@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,13 +25,12 @@ from lowerscope.ops import CATEGORIES
 from lowerscope.partitions import partition_summary
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.scene_layout import Layouts, Places, place, slots
+from lowerscope.scene_matches import VERDICTS, MatchTables, match_tables
 from lowerscope.scene_nodes import NodeTable, Writer, flags, node_table
 from lowerscope.tables import reasons_frame
-from lowerscope.verdict import Outcome, Verdict
+from lowerscope.verdict import Outcome, Step
 
 VERSION = 1
-VERDICTS = tuple(str(outcome) for outcome in Outcome)
-_NOT_DRAWN = (Outcome.NOTHING_TO_FUSE, Outcome.NO_ANCHOR)
 _KEPT = 4  # recipes whose texts are kept, about
 _DRAWN = 8  # lowerings whose tables are kept, as many as a lowerer keeps
 _REASONS_SHOWN, _ANCHORS_SHOWN = 50, 50
@@ -71,6 +70,15 @@ class View:
 
 
 @dataclass(slots=True)
+class Placed:
+    """Where everything is, by what is open and what is written on the boxes."""
+
+    folding: tuple[Any, ...]
+    texts: list[str]
+    places: Places
+
+
+@dataclass(slots=True)
 class Drawn:
     """What is drawn of one lowering, whatever is open. slots: see `scene_layout.slots`. header: the parts of it that cost."""
 
@@ -82,12 +90,22 @@ class Drawn:
     after: np.ndarray
     slots: np.ndarray
     flags: np.ndarray
-    matches: dict[str, np.ndarray]
-    members: np.ndarray
-    steps: dict[str, np.ndarray]
+    found: MatchTables
     changes: dict[str, np.ndarray]
     header: Mapping[str, Any]
+    stages: tuple[str, ...]
+    given_steps: tuple[Step, ...]
+    placed: Placed | None = None
     view: View | None = None
+
+    def is_of(self, lowering: Lowering) -> bool:
+        """Whether the nodes and edges are those of `lowering`, too."""
+        return (
+            self.ledger is lowering.ledger
+            and self.stages == _stages(lowering)
+            and len(self.given_steps) == len(lowering.steps)
+            and all(a is b for a, b in zip(self.given_steps, lowering.steps, strict=True))
+        )
 
 
 class SceneMaker:
@@ -99,7 +117,7 @@ class SceneMaker:
         self.layouts = Layouts()
         self._writer = Writer(self.strings)
         self._palette = words.Palette()
-        self._tree: ModuleTree | None = None
+        self._former: Drawn | None = None  # the one drawn last, from which the next one takes what is the same
         self._drawn: OrderedDict[tuple[int, Recipe], Drawn] = OrderedDict()
 
     def prepare(self, lowering: Lowering) -> tuple[NodeTable, ModuleTree, Folding]:
@@ -126,14 +144,21 @@ class SceneMaker:
         records = lowering.ledger.records
         if self._writer.size > _KEPT * len(records):
             self._writer.forget()
-        table = node_table(lowering, self._writer)
-        original = table.columns["operator"].astype(bool) & (table.columns["born"] == 0)
-        ids = frozenset(table.records[row].id for row in np.flatnonzero(original))
-        tree = self._tree = ModuleTree(records.values(), ids, None if self._tree is None else self._tree.shapes)
-        before, after = table.computing(0), table.computing(table.last)
-        module_of = np.array([tree.row_of[r.id] for r in table.records], np.int32)
-        matches, members = self._matches(lowering, table)
-        steps = self._steps(lowering, table, module_of, members)
+        former = self._former
+        alike = former if former is not None and former.is_of(lowering) else None
+        if alike is not None:  # what a toggle that rewrites nothing leaves
+            table, tree, module_of = replace(alike.table, kept=len(alike.table.records)), alike.tree, alike.module_of
+            before, after, slot = alike.before, alike.after, alike.slots
+        else:
+            table = node_table(lowering, self._writer, former and former.table)
+            original = table.columns["operator"].astype(bool) & (table.columns["born"] == 0)
+            ids = frozenset(table.records[row].id for row in np.flatnonzero(original))
+            tree = ModuleTree(table.records, ids, former and former.tree)
+            before, after = table.computing(0), table.computing(table.last)
+            module_of = np.array(list(tree.row_of.values()), np.int32)
+            slot = slots(table, tree, lowering.steps)
+        same_rows = former is not None and former.stages == _stages(lowering) and former.tree.rows == tree.rows
+        found = match_tables(lowering, table, module_of, self.strings, former.found if former and same_rows else None)
         reasons = self._reasons(lowering)
         header = {
             "patterns": words.pattern_rows(lowering, self._palette),
@@ -142,11 +167,12 @@ class SceneMaker:
             "reasons": reasons,
             "notice": words.notice(lowering, reasons),
         }
-        return Drawn(
-            lowering.ledger, table, tree, module_of, before, after, slots(table, tree, lowering.steps),
-            flags(table, lowering, _covered(lowering)), matches, ints(members), steps,
-            _changes(lowering.ledger, table), header,
+        self._former = Drawn(
+            lowering.ledger, table, tree, module_of, before, after, slot,
+            flags(table, lowering, _covered(lowering)), found, _changes(lowering.ledger, table), header,
+            _stages(lowering), lowering.steps, alike and alike.placed,
         )  # fmt: skip
+        return self._former
 
     def scene(
         self,
@@ -196,7 +222,7 @@ class SceneMaker:
 
     def _view(self, drawn: Drawn, folding: Folding, cancelled: Callable[[], bool] | None) -> View:
         """The tables of a lowering as it is folded now."""
-        folded_as = (frozenset(folding.open), frozenset(folding.apart))
+        folded_as = _folded_as(folding)
         if drawn.view is None or drawn.view.folding != folded_as:
             drawn.view = View(folded_as, self._tables(drawn, folding, cancelled))
         return drawn.view
@@ -206,17 +232,16 @@ class SceneMaker:
     ) -> Mapping[str, Mapping[str, np.ndarray]]:
         table, tree, module_of = drawn.table, drawn.tree, drawn.module_of
         folded = folding.fold(tree, drawn.ledger.records)
-        modules = self._modules(tree, folded, module_of, drawn.before, drawn.after, drawn.matches)
-        texts = [self.strings.all[i] for i in modules["label"]]
-        places = place(
-            table,
-            tree,
-            module_of,
-            folded,
-            drawn.slots,
-            [f"{text} {modules['ops'][row]} ops · {modules['matched'][row]} matched" for row, text in enumerate(texts)],
-            lambda graph: self.layouts(graph, cancelled),
-        )
+        modules = self._modules(tree, folded, module_of, drawn.before, drawn.after, drawn.found.matches)
+        facts = zip(modules["label"].tolist(), modules["ops"].tolist(), modules["matched"].tolist(), strict=True)
+        texts = [f"{self.strings.all[label]} {ops} ops · {matched} matched" for label, ops, matched in facts]
+        folded_as = _folded_as(folding)
+        if drawn.placed is None or (drawn.placed.folding, drawn.placed.texts) != (folded_as, texts):
+            laid = place(
+                table, tree, module_of, folded, drawn.slots, texts, lambda graph: self.layouts(graph, cancelled)
+            )
+            drawn.placed = Placed(folded_as, texts, laid)
+        places = drawn.placed.places
         return {
             "modules": {**modules, **_box_columns(places.modules)},
             "nodes": self._nodes(table, module_of, places, drawn.flags),
@@ -226,9 +251,9 @@ class SceneMaker:
                 for name, values in places.routes.items()
             },
             "points": {"x": floats(places.points[:, 0]), "y": floats(places.points[:, 1])},
-            "matches": drawn.matches,
-            "members": {"node": drawn.members},
-            "steps": drawn.steps,
+            "matches": drawn.found.matches,
+            "members": {"node": drawn.found.members},
+            "steps": drawn.found.steps,
             "changes": drawn.changes,
         }
 
@@ -280,59 +305,6 @@ class SceneMaker:
             "merged": merged,
         }
 
-    def _matches(self, lowering: Lowering, table: NodeTable) -> tuple[dict[str, np.ndarray], list[int]]:
-        row_of_pattern = {stage.pattern: row for row, stage in enumerate(lowering.stages)}
-        members: list[int] = []
-        rows: list[tuple[int, ...]] = []
-        for verdict in lowering.verdicts.values():
-            if verdict.outcome in _NOT_DRAWN or verdict.anchor not in table.rows:
-                continue
-            rows.append(self._match(verdict, row_of_pattern, table, members))
-        numbers = np.array(rows, np.int32).reshape(len(rows), len(_MATCH))
-        columns = {name: np.ascontiguousarray(numbers[:, i]) for i, name in enumerate(_MATCH)}
-        return {**columns, "verdict": small(columns["verdict"])}, members
-
-    def _match(
-        self, verdict: Verdict, row_of_pattern: Mapping[str, int], table: NodeTable, members: list[int]
-    ) -> tuple[int, ...]:
-        runs = []
-        for ids in (verdict.nodes, verdict.origins):
-            found = [table.rows[id] for id in dict.fromkeys(ids) if id in table.rows]
-            runs += [len(members), len(found)]
-            members += found
-        return (
-            row_of_pattern[verdict.pattern],
-            VERDICTS.index(str(verdict.outcome)),
-            table.rows[verdict.anchor],
-            *runs,
-            -1 if verdict.step is None else verdict.step,
-            table.rows.get(verdict.fault or "", -1),
-            verdict.passed,
-            verdict.total,
-            self.strings(shortened(verdict.reason)),
-            -1 if verdict.by is None else row_of_pattern.get(verdict.by[0], -1),
-        )
-
-    def _steps(
-        self, lowering: Lowering, table: NodeTable, module_of: np.ndarray, members: list[int]
-    ) -> dict[str, np.ndarray]:
-        row_of_pattern = {stage.pattern: row for row, stage in enumerate(lowering.stages)}
-        operator = table.columns["operator"].tolist()
-        rows = []
-        for step in lowering.steps:
-            runs = []
-            delta = 0
-            for ids, sign in ((step.taken, -1), (step.made, 1)):
-                found = [table.rows[id] for id in ids if id in table.rows]
-                runs += [len(members), len(found)]
-                members += found
-                delta += sign * sum(operator[row] for row in found)
-            anchor = table.rows.get(step.anchor)
-            module = 0 if anchor is None else int(module_of[anchor])
-            rows.append((row_of_pattern[step.pattern], module, self.strings(shortened(step.sentence)), delta, *runs))
-        numbers = np.array(rows, np.int32).reshape(len(rows), len(_STEP))
-        return {name: np.ascontiguousarray(numbers[:, i]) for i, name in enumerate(_STEP)}
-
     def _reasons(self, lowering: Lowering) -> list[dict[str, Any]]:
         frame = reasons_frame(lowering).head(_REASONS_SHOWN)
         return [
@@ -347,16 +319,17 @@ class SceneMaker:
         ]
 
 
-_MATCH = (
-    "pattern", "verdict", "anchor", "member", "members", "origin", "origins", "step", "fault", "passed", "total", "reason",
-    "by",
-)  # fmt: skip
-_STEP = ("pattern", "module", "sentence", "delta", "taken", "takens", "made", "mades")
-
-
 def make_scene(lowering: Lowering, **facts: Any) -> Scene:
     """The scene of a lowering, as it is first shown; `facts` are those of `SceneMaker.scene`."""
     return SceneMaker().scene(lowering, **facts)
+
+
+def _folded_as(folding: Folding) -> tuple[Any, ...]:
+    return frozenset(folding.open), frozenset(folding.apart)
+
+
+def _stages(lowering: Lowering) -> tuple[str, ...]:
+    return tuple(stage.pattern for stage in lowering.stages)
 
 
 def _box_columns(boxes: np.ndarray) -> dict[str, np.ndarray]:

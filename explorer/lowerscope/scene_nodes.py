@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from lowerscope import labels
 from lowerscope.columns import Strings
-from lowerscope.ledger import Ledger, NodeRecord
+from lowerscope.ledger import NodeRecord
 from lowerscope.lowering import Lowering
 from lowerscope.measure.counts import is_operator, node_op_name
 from lowerscope.ops import CATEGORIES, category, is_own
 from lowerscope.partition_graph import has_effect
 from lowerscope.partitions import partitions
+from lowerscope.scene_edges import Edges
 
 SKIPPED, OWN, DELEGATED_BEFORE, DELEGATED_AFTER = 1, 2, 4, 8
 _CHAR = 7.0  # px of a character of a box's text
@@ -42,6 +43,9 @@ class Written(NamedTuple):
 
 
 _NUMBERS = Written._fields.index("width")
+_DERIVED = _NUMBERS + 1  # with the width
+_ALL = _DERIVED + 2  # and a life
+_UNWRITTEN = Written(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0.0, ())
 
 
 class Writer:
@@ -150,7 +154,10 @@ def kind_of(record: NodeRecord, constants: Mapping[str, Any]) -> int:
 
 @dataclass
 class NodeTable:
-    """Nodes and edges as columns. rows: id -> row. Lives are [born, died), died -1: alive at the end."""
+    """Nodes and edges as columns. rows: id -> row. Lives are [born, died), died -1: alive at the end.
+
+    kept: how many rows, from the first on, stand for the nodes that they stood for in the table before.
+    """
 
     rows: dict[str, int]
     records: list[NodeRecord]
@@ -158,6 +165,10 @@ class NodeTable:
     columns: dict[str, np.ndarray]
     edges: dict[str, np.ndarray]
     last: int
+    kept: int
+    _plain: list[Written] = field(repr=False)  #: as `written`, without what tells of other literals
+    _numbers: np.ndarray = field(repr=False)
+    _edges: Edges = field(repr=False)
 
     def alive(self, step: int, table: Mapping[str, np.ndarray]) -> np.ndarray:
         """Which rows of `columns` or `edges` are part of the graph after `step`."""
@@ -178,30 +189,57 @@ class NodeTable:
             live = rest
 
 
-def node_table(lowering: Lowering, writer: Writer) -> NodeTable:
-    """The tables of a lowering. Columns of `columns`: those of the protocol, without module and box, and those of `Written`."""
+def node_table(lowering: Lowering, writer: Writer, before: NodeTable | None = None) -> NodeTable:
+    """The tables of a lowering. Columns of `columns`: those of the protocol, without module and box, and those of `Written`.
+
+    before: the table of another lowering of the program, from which what is the same is taken.
+    """
     ledger = lowering.ledger
     records = list(ledger.records.values())
-    constants = lowering.source.constants
-    written = [writer(record, ledger.records, constants) for record in records]
     rows = {record.id: row for row, record in enumerate(records)}
+    kept, same = _kept(before, records)
+    plain = before._plain[:kept] if before is not None else []
+    constants = lowering.source.constants
+    changed = [*np.flatnonzero(~same).tolist(), *range(kept, len(records))]
+    plain += [plain[0]] * (len(records) - kept) if plain else [_UNWRITTEN] * len(records)
+    for row in changed:
+        plain[row] = writer(records[row], ledger.records, constants)
+    written = list(plain)
     for former in reversed(ledger.former):  # the oldest is written last, and stays
         row = rows[former.node]
-        plain = writer(records[row], ledger.records, constants)
-        written[row] = writer.changed(plain, former.of(records[row]), ledger.records)
-    numbers = np.array([w[:_NUMBERS] for w in written], np.int32).reshape(len(records), _NUMBERS)
-    columns: dict[str, np.ndarray] = {
-        name: np.ascontiguousarray(numbers[:, place]) for place, name in enumerate(Written._fields[:_NUMBERS])
-    }
-    columns["width"] = np.array([w.width for w in written], np.float32)
-    columns["born"] = np.array([r.born for r in records], np.int32)
-    columns["died"] = np.array([-1 if r.died is None else r.died for r in records], np.int32)
+        written[row] = writer.changed(plain[row], former.of(records[row]), ledger.records)
+    numbers = np.zeros((len(records), _ALL), np.float64)  # texts by index, steps and widths are all exact in it
+    if before is not None:
+        numbers[:kept] = before._numbers[:kept]
+        changed += [row for row in range(kept) if written[row] is not before.written[row]]
+    changed = list(dict.fromkeys(changed))
+    if changed:
+        numbers[changed] = [
+            (*written[row][:_DERIVED], records[row].born, -1 if (died := records[row].died) is None else died)
+            for row in changed
+        ]
+    whole = np.ascontiguousarray(numbers.T.astype(np.int32))
+    columns: dict[str, np.ndarray] = {name: whole[place] for place, name in enumerate(Written._fields[:_NUMBERS])}
+    columns["width"] = numbers[:, _NUMBERS].astype(np.float32)
+    columns["born"], columns["died"] = whole[_DERIVED], whole[_DERIVED + 1]
     made_by = _rows_of_patterns(lowering)
     columns["pattern"] = made_by[columns["born"]]
-    edges = _edges(ledger, rows, records, written)
+    edges = Edges(ledger, rows, records, [w.arguments for w in plain], before and before._edges, same)
     last = len(lowering.steps)
-    columns["users"] = _users(columns, edges, last)
-    return NodeTable(rows, records, written, columns, edges, last)
+    columns["users"] = _users(columns, edges.columns, last)
+    return NodeTable(rows, records, written, columns, edges.columns, last, kept, plain, numbers, edges)
+
+
+def _kept(before: NodeTable | None, records: list[NodeRecord]) -> tuple[int, np.ndarray]:
+    """How many rows stand for the same nodes as before, and which of them have the same record."""
+    if before is None:
+        return 0, np.zeros(0, bool)
+    same: list[bool] = []
+    for old, new in zip(before.records, records, strict=False):
+        if old is not new and old.id != new.id:
+            break
+        same.append(old is new)
+    return len(same), np.array(same, bool)
 
 
 def flags(table: NodeTable, lowering: Lowering, covered: Callable[[NodeRecord], bool] | None) -> np.ndarray:
@@ -222,38 +260,6 @@ def _rows_of_patterns(lowering: Lowering) -> np.ndarray:
     """By step, the row of the pattern that made it; -1 for step 0."""
     row = {stage.pattern: place for place, stage in enumerate(lowering.stages)}
     return np.array([-1, *(row[step.pattern] for step in lowering.steps)], np.int32)
-
-
-def _edges(
-    ledger: Ledger, rows: Mapping[str, int], records: list[NodeRecord], written: list[Written]
-) -> dict[str, np.ndarray]:
-    source: list[int] = []
-    target: list[int] = []
-    argument: list[int] = []
-    born: list[int] = []
-    died: list[int] = []
-    later = ledger.edge_born
-    for row, record in enumerate(records):
-        inputs = record.inputs
-        if not inputs:
-            continue
-        source += [rows[id] for id in inputs]
-        target += [row] * len(inputs)
-        argument += written[row].arguments
-        born += [later.get((id, record.id), record.born) for id in inputs] if later else [record.born] * len(inputs)
-        died += [-1 if record.died is None else record.died] * len(inputs)
-    named = dict(zip(zip(source, target, strict=True), argument, strict=True))
-    for edge in ledger.ended_edges:
-        if edge.source not in rows or edge.target not in rows:
-            continue
-        pair = (rows[edge.source], rows[edge.target])
-        source.append(pair[0])
-        target.append(pair[1])
-        argument.append(named.get(pair, argument[0]))
-        born.append(edge.born)
-        died.append(-1 if edge.died is None else edge.died)
-    lists = {"src": source, "dst": target, "arg": argument, "born": born, "died": died}
-    return {name: np.array(values, np.int32) for name, values in lists.items()}
 
 
 def _users(columns: Mapping[str, np.ndarray], edges: Mapping[str, np.ndarray], last: int) -> np.ndarray:
