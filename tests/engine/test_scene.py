@@ -24,6 +24,7 @@ from lowerscope.scene import VERDICTS, Scene, SceneMaker, make_scene
 from lowerscope.scene_words import change
 from lowerscope.verdict import Outcome
 from tests.engine.nets import mixed
+from tests.engine.scenes import same_scene
 
 PROTOCOL = Path(__file__).parents[2] / "widgets" / "front-end" / "src" / "protocol.ts"
 
@@ -603,21 +604,5 @@ def test_what_is_drawn_again_is_what_a_new_view_draws() -> None:
         fresh = SceneMaker()
         fresh.scene(start)
         fresh.folding = Folding(set(folding.open), set(folding.apart))
-        _same_scene(scene, fresh.scene(lowering))
+        same_scene(scene, fresh.scene(lowering))
     assert kept == 12
-
-
-def _same_scene(one: Scene, other: Scene) -> None:
-    texts = {
-        "modules": ("path", "label", "type"), "nodes": ("id", "op", "label", "detail", "shape", "source"),
-        "edges": ("arg",), "matches": ("reason",), "steps": ("sentence",),
-    }  # fmt: skip
-    assert {k: v for k, v in one.header.items() if k != "strings"} == {
-        k: v for k, v in other.header.items() if k != "strings"
-    }
-    for table, columns in one.tables.items():
-        for name, values in columns.items():
-            if name in texts.get(table, ()):
-                assert one.texts(table, name) == other.texts(table, name)
-            else:
-                np.testing.assert_array_equal(values, other.tables[table][name])
