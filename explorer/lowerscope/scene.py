@@ -28,7 +28,7 @@ from lowerscope.scene_layout import Layouts, Places, place, slots
 from lowerscope.scene_matches import VERDICTS, MatchTables, match_tables
 from lowerscope.scene_nodes import NodeTable, Writer, flags, node_table
 from lowerscope.tables import reasons_frame
-from lowerscope.verdict import Outcome, Step
+from lowerscope.verdict import Outcome
 
 VERSION = 1
 _KEPT = 4  # recipes whose texts are kept, about
@@ -94,18 +94,12 @@ class Drawn:
     changes: dict[str, np.ndarray]
     header: Mapping[str, Any]
     stages: tuple[str, ...]
-    given_steps: tuple[Step, ...]
     placed: Placed | None = None
     view: View | None = None
 
     def is_of(self, lowering: Lowering) -> bool:
         """Whether the nodes and edges are those of `lowering`, too."""
-        return (
-            self.ledger is lowering.ledger
-            and self.stages == _stages(lowering)
-            and len(self.given_steps) == len(lowering.steps)
-            and all(a is b for a, b in zip(self.given_steps, lowering.steps, strict=True))
-        )
+        return self.ledger is lowering.ledger and self.stages == _stages(lowering)
 
 
 class SceneMaker:
@@ -170,7 +164,7 @@ class SceneMaker:
         self._former = Drawn(
             lowering.ledger, table, tree, module_of, before, after, slot,
             flags(table, lowering, _covered(lowering)), found, _changes(lowering.ledger, table), header,
-            _stages(lowering), lowering.steps, alike and alike.placed,
+            _stages(lowering), alike and alike.placed,
         )  # fmt: skip
         return self._former
 

@@ -211,8 +211,6 @@ def node_table(lowering: Lowering, writer: Writer, before: NodeTable | None = No
     numbers = np.zeros((len(records), _ALL), np.float64)  # texts by index, steps and widths are all exact in it
     if before is not None:
         numbers[:kept] = before._numbers[:kept]
-        changed += [row for row in range(kept) if written[row] is not before.written[row]]
-    changed = list(dict.fromkeys(changed))
     if changed:
         numbers[changed] = [
             (*written[row][:_DERIVED], records[row].born, -1 if (died := records[row].died) is None else died)

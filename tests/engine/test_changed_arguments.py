@@ -14,9 +14,10 @@ from lowerscope.ledger import Ref
 from lowerscope.measure.parity import parity
 from lowerscope.pattern import Kind, Match, Pattern, pattern
 from lowerscope.program import capture
-from lowerscope.scene import make_scene
+from lowerscope.scene import SceneMaker, make_scene
 from lowerscope.session import Session
 from lowerscope_widgets.answers import inspection
+from tests.engine.scenes import same_scene
 
 aten = torch.ops.aten
 pytestmark = pytest.mark.usefixtures("own")
@@ -121,3 +122,13 @@ def test_what_no_rewrite_changed_in_place_is_not_among_the_changes() -> None:
     made = Session(program, target="vulkan")
     assert made.lowering.steps
     assert changes(made) == []
+
+
+def test_a_view_that_goes_on_marks_the_change_and_takes_the_mark_away() -> None:
+    made, maker = session(aten._softmax.default, other_axis), SceneMaker()
+    for switch in (made.disable, made.enable, made.disable):
+        maker.scene(made.lowering)
+        switch("changing")
+        fresh = SceneMaker()
+        fresh.scene(made.lowering)
+        same_scene(maker.scene(made.lowering), fresh.scene(made.lowering))

@@ -80,6 +80,12 @@ def test_another_target_and_back() -> None:
     follow(mixed(), [Recipe(target) for target in (*TARGETS, *reversed(TARGETS))])
 
 
+def test_a_pattern_put_in_that_takes_nothing_moves_the_rows_of_those_behind_it() -> None:
+    plain = Recipe("vulkan")
+    put_in = plain.insert("upsample_nearest_x2", before="conv_with_clamp")
+    follow(mixed(), [plain, put_in, plain])
+
+
 def test_what_stays_is_not_derived_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Switching the last pattern off, which takes nothing here, writes no text of a node; the first one only those that change."""
     program = load(SAMPLES / "dsr.pt2")
