@@ -35,8 +35,9 @@ class ModuleTree:
     """The boxes of all nodes that ever lived. Row 0 is the root; a parent comes before its children.
 
     A module in which the program has at most one operator (a lone convolution or activation) has no box of its own:
-    its node lies in the box around it. `row_of` gives the row of a node's box. The nodes of a sub-graph of a
-    higher-order op are in a box of the sub-graph's path.
+    its node lies in the box around it. `row_of` gives the row of a node's box, `below` the rest of its own module's path
+    ("conv"; "" when the box is its module). The nodes of a sub-graph of a higher-order op are in a box of the sub-graph's
+    path.
     """
 
     def __init__(
@@ -59,9 +60,10 @@ class ModuleTree:
             base, homes, first = _Base(records, operators), [], len(records)
         self.modules, self.rows = list(base.modules), base.rows
         self.row_of: dict[str, int] = {**base.row_of}
+        self.below: dict[str, str] = {**base.below}
         more: dict[int, list[str]] = {}
-        for record, row in zip(records[first:], homes, strict=True):
-            self.row_of[record.id] = row
+        for record, (row, below) in zip(records[first:], homes, strict=True):
+            self.row_of[record.id], self.below[record.id] = row, below
             more.setdefault(row, []).append(record.id)
         for row, members in more.items():
             self.modules[row] = replace(self.modules[row], members=[*self.modules[row].members, *members])
@@ -118,24 +120,29 @@ class _Base:
             parent = self.rows[next(p for p in around[path] if p in known)]
             self.rows[path] = len(self.modules)
             self.modules.append(Module(path, types[path], parent, self.modules[parent].depth + 1))
-        self._nearest = {path: self.rows[next(p for p in (path, *around[path]) if p in known)] for path in types}
-        self.row_of = {id: self._nearest[path] for id, path in home.items()}
+        nearest = {path: self.rows[next(p for p in (path, *around[path]) if p in known)] for path in types}
+        self._home = {
+            path: (row, path.removeprefix(self.modules[row].path).removeprefix(".")) for path, row in nearest.items()
+        }
+        self.row_of = {id: nearest[path] for id, path in home.items()}
+        self.below = {id: self._home[path][1] for id, path in home.items()}
         for id, row in self.row_of.items():
             self.modules[row].members.append(id)
         self._order_children(boxes)
         for module in self.modules:
             module.ops = size[module.path]
 
-    def homes(self, records: Iterable[NodeRecord]) -> list[int] | None:
-        """The rows of the boxes in which later nodes lie; None when one of them lies in a module that is not known."""
-        rows = []
+    def homes(self, records: Iterable[NodeRecord]) -> list[tuple[int, str]] | None:
+        """Of later nodes the row of the box and what is below it (`ModuleTree.below`); None when one of them lies in a
+        module that is not known."""
+        found = []
         for record in records:
             prefix = record.prefix
             path = prefix[:-1] if prefix else self._stacks.get(record.stack)
-            if path is None or path not in self._nearest:
+            if path is None or path not in self._home:
                 return None
-            rows.append(self._nearest[path])
-        return rows
+            found.append(self._home[path])
+        return found
 
     def _order_children(self, boxes: list[str]) -> None:
         """Children in the order in which the program first comes to them."""

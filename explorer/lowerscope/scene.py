@@ -86,6 +86,7 @@ class Drawn:
     table: NodeTable
     tree: ModuleTree
     module_of: np.ndarray
+    leaf: np.ndarray
     before: np.ndarray
     after: np.ndarray
     slots: np.ndarray
@@ -142,7 +143,7 @@ class SceneMaker:
         alike = former if former is not None and former.is_of(lowering) else None
         if alike is not None:  # what a toggle that rewrites nothing leaves
             table, tree, module_of = replace(alike.table, kept=len(alike.table.records)), alike.tree, alike.module_of
-            before, after, slot = alike.before, alike.after, alike.slots
+            leaf, before, after, slot = alike.leaf, alike.before, alike.after, alike.slots
         else:
             table = node_table(lowering, self._writer, former and former.table)
             original = table.columns["operator"].astype(bool) & (table.columns["born"] == 0)
@@ -150,6 +151,8 @@ class SceneMaker:
             tree = ModuleTree(table.records, ids, former and former.tree)
             before, after = table.computing(0), table.computing(table.last)
             module_of = np.array(list(tree.row_of.values()), np.int32)
+            texts = {below: self.strings(shortened(below)) for below in set(tree.below.values())}
+            leaf = ints([texts[below] for below in tree.below.values()])
             slot = slots(table, tree, lowering.steps)
         same_rows = former is not None and former.stages == _stages(lowering) and former.tree.rows == tree.rows
         found = match_tables(lowering, table, module_of, self.strings, former.found if former and same_rows else None)
@@ -162,7 +165,7 @@ class SceneMaker:
             "notice": words.notice(lowering, reasons),
         }
         self._former = Drawn(
-            lowering.ledger, table, tree, module_of, before, after, slot,
+            lowering.ledger, table, tree, module_of, leaf, before, after, slot,
             flags(table, lowering, _covered(lowering)), found, _changes(lowering.ledger, table), header,
             _stages(lowering), alike and alike.placed,
         )  # fmt: skip
@@ -238,7 +241,7 @@ class SceneMaker:
         places = drawn.placed.places
         return {
             "modules": {**modules, **_box_columns(places.modules)},
-            "nodes": self._nodes(table, module_of, places, drawn.flags),
+            "nodes": self._nodes(table, module_of, drawn.leaf, places, drawn.flags),
             "edges": {name: table.edges[name] for name in ("src", "dst", "arg", "born", "died")},
             "routes": {
                 name: small(values) if name in ("src_module", "dst_module", "stub") else values
@@ -253,11 +256,11 @@ class SceneMaker:
 
     # ------------------------------------------------------------------ tables
     def _nodes(
-        self, table: NodeTable, module_of: np.ndarray, places: Places, flags: np.ndarray
+        self, table: NodeTable, module_of: np.ndarray, leaf: np.ndarray, places: Places, flags: np.ndarray
     ) -> dict[str, np.ndarray]:
         columns = {name: ints(table.columns[name]) for name in ("id", "op", "label", "detail", "shape", "source")}
         columns |= {name: small(table.columns[name]) for name in ("category", "kind")}
-        columns |= {"module": ints(module_of), "flags": small(flags)}
+        columns |= {"module": ints(module_of), "leaf": leaf, "flags": small(flags)}
         columns |= {name: ints(table.columns[name]) for name in ("users", "pattern", "born", "died")}
         return columns | _box_columns(places.nodes)
 

@@ -10,7 +10,7 @@ from lowerscope.scene import Scene
 def same_scene(one: Scene, other: Scene) -> None:
     """They say and draw the same; their strings may be numbered otherwise."""
     texts = {
-        "modules": ("path", "label", "type"), "nodes": ("id", "op", "label", "detail", "shape", "source"),
+        "modules": ("path", "label", "type"), "nodes": ("id", "op", "label", "detail", "shape", "source", "leaf"),
         "edges": ("arg",), "matches": ("reason",), "steps": ("sentence",),
     }  # fmt: skip
     assert {k: v for k, v in one.header.items() if k != "strings"} == {

@@ -583,7 +583,7 @@ def test_texts_are_derived_anew_when_a_node_of_the_same_name_is_another() -> Non
     for target in ("vulkan", "qnn", "vulkan", "webgpu", "xnnpack"):
         lowering = lower(program, target)
         kept, fresh = maker.scene(lowering), make_scene(lowering)
-        for name in ("op", "label", "detail", "shape", "source"):
+        for name in ("op", "label", "detail", "shape", "source", "leaf"):
             assert kept.texts("nodes", name) == fresh.texts("nodes", name)
 
 
@@ -606,3 +606,15 @@ def test_what_is_drawn_again_is_what_a_new_view_draws() -> None:
         fresh.folding = Folding(set(folding.open), set(folding.apart))
         same_scene(scene, fresh.scene(lowering))
     assert kept == 12
+
+
+def test_a_node_has_the_path_of_its_own_module_boxed_or_not() -> None:
+    scene = make_scene(lower(mixed(), "vulkan"))
+    paths, boxes = scene.texts("modules", "path"), scene.tables["nodes"]["module"]
+    records = lower(mixed(), "vulkan").ledger.records
+    whole = {
+        id: ".".join(part for part in (paths[box], leaf) if part)
+        for id, box, leaf in zip(scene.texts("nodes", "id"), boxes, scene.texts("nodes", "leaf"), strict=True)
+    }
+    assert whole == {id: record.prefix[:-1] or record.module for id, record in records.items()}
+    assert any(path not in paths for path in whole.values()), "some module holds one operator"

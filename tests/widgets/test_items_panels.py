@@ -299,6 +299,8 @@ def test_a_size_that_is_a_symbol_has_its_range(widget: Widget) -> None:
             "op:conv dtype:f16 module:decoder.* users>1 unfused",
             {"op": "conv", "module": "decoder", "shape": "f16[", "users": 2},
         ),
+        ("module:head op:conv", {"op": "conv", "module": "head"}),  # a module of one operator, and so without a box
+        ("module:body.*.0.conv op:conv", {"op": "conv", "module": "body"}),
         ("module:decoder dtype:f16 unfused", {"module": "decoder", "shape": "f16["}),
     ],
 )
@@ -311,9 +313,9 @@ def test_search_filters_and_its_results_walk_the_graph(widget: Widget, query: st
     names = at_rest(lambda: hits.evaluate_all("(all) => all.map((one) => one.dataset.node)"), widget.page)
     facts = widget.root.evaluate(
         """(root, names) => names.map((name) => {
-          const { nodes, modules } = root.lowerscope.scene(), row = root.lowerscope.scene().nodeRow(name);
+          const scene = root.lowerscope.scene(), { nodes } = scene, row = scene.nodeRow(name);
           return {
-            op: nodes.op(row), module: modules.path(nodes.module[row]), shape: nodes.shape(row), users: nodes.users[row],
+            op: nodes.op(row), module: scene.modulePath(row), shape: nodes.shape(row), users: nodes.users[row],
           };
         })""",
         names,

@@ -32,12 +32,13 @@ export interface SceneHeader {
     modules: Table<"path" | "label" | "type" | "parent" | "open" | "x" | "y" | "w" | "h" | "ops" | "ops_after" | "matched" | "near" | "merged">;
     /** A row per node ever living. id, op (display name), label (short op name, "conv"), detail ("3×3, 64"), shape
      *  ("f32[1,64,8,8]"), source ("dsr.py:58"): string. category: index into `categories`. module: row of modules.
+     *  leaf: string, the rest of its own module's path ("conv"), since a module of one operator has no row of its own.
      *  kind: 0 operator, 1 constant, 2 input, 3 output, 4 other (getitem, sym_size, get_attr). flags: 1 skipped,
      *  2 own op (fused), 4 delegated before, 8 delegated after. users: number of users. pattern: the row of the pattern
      *  whose rewrite made it, or -1. */
     nodes: Table<
-      | "id" | "op" | "label" | "detail" | "shape" | "source" | "category" | "module" | "kind" | "flags" | "users"
-      | "pattern" | "born" | "died" | "x" | "y" | "w" | "h"
+      | "id" | "op" | "label" | "detail" | "shape" | "source" | "category" | "module" | "leaf" | "kind" | "flags"
+      | "users" | "pattern" | "born" | "died" | "x" | "y" | "w" | "h"
     >;
     /** A row per edge ever living, between node rows. arg: string (the argument's name). */
     edges: Table<"src" | "dst" | "arg" | "born" | "died">;

@@ -15,7 +15,7 @@ type SceneTable<T extends keyof Tables, S extends string = never> = NumberColumn
   StringColumns<S> & { readonly length: number };
 
 export type Modules = SceneTable<"modules", "path" | "label" | "type">;
-export type Nodes = SceneTable<"nodes", "id" | "op" | "label" | "detail" | "shape" | "source">;
+export type Nodes = SceneTable<"nodes", "id" | "op" | "label" | "detail" | "shape" | "source" | "leaf">;
 export type Edges = SceneTable<"edges", "arg">;
 type Routes = SceneTable<"routes">;
 type Points = SceneTable<"points">;
@@ -74,7 +74,7 @@ export class Scene {
         S
       >;
     this.modules = open("modules", "path", "label", "type");
-    this.nodes = open("nodes", "id", "op", "label", "detail", "shape", "source");
+    this.nodes = open("nodes", "id", "op", "label", "detail", "shape", "source", "leaf");
     this.edges = open("edges", "arg");
     this.routes = open<"routes">("routes");
     this.points = open<"points">("points");
@@ -111,6 +111,11 @@ export class Scene {
 
   patternRow(name: string): number {
     return this.#patterns.get(name) ?? -1;
+  }
+
+  /** The path of a node's own module, which has no box where it holds one operator. */
+  modulePath(node: number): string {
+    return [this.modules.path(this.nodes.module[node]), this.nodes.leaf(node)].filter(Boolean).join(".");
   }
 
   category(node: number): string {

@@ -38,7 +38,7 @@ export function search(scene: Scene, text: string): SearchHit[] {
 }
 
 function scoreNode(scene: Scene, node: number, words: readonly string[]): SearchHit | null {
-  const { nodes, modules } = scene;
+  const { nodes } = scene;
   const id = nodes.id(node);
   const at: number[] = [];
   let score = nodes.kind[node] === Kind.constant ? -2 : 0;
@@ -46,7 +46,7 @@ function scoreNode(scene: Scene, node: number, words: readonly string[]): Search
     const inId = fuzzy(word, id);
     const elsewhere = Math.max(
       fuzzy(word, nodes.op(node))?.score ?? -Infinity,
-      fuzzy(word, modules.path(nodes.module[node]))?.score ?? -Infinity,
+      fuzzy(word, scene.modulePath(node))?.score ?? -Infinity,
       fuzzy(word, nodes.source(node))?.score ?? -Infinity,
     );
     const best = Math.max(inId === null ? -Infinity : inId.score + 1, elsewhere);
@@ -108,7 +108,7 @@ function parse(scene: Scene, text: string): Query {
 }
 
 function parseFilter(scene: Scene, token: string): ((node: number) => boolean) | null {
-  const { nodes, modules } = scene;
+  const { nodes } = scene;
   const number = /^users(<=|>=|=|<|>)(\d+)$/.exec(token);
   if (number !== null) {
     const bound = Number(number[2]);
@@ -128,9 +128,11 @@ function parseFilter(scene: Scene, token: string): ((node: number) => boolean) |
     case "name":
       return (node) => wanted(nodes.id(node));
     case "module":
-      return (node) =>
-        exact(modules.path(nodes.module[node])) ||
-        scene.ancestors(nodes.module[node]).some((row) => exact(modules.path(row)));
+      // its own module or one around it: a sub-graph's path has slashes
+      return (node) => {
+        const path = scene.modulePath(node);
+        return exact(path) || [...path.matchAll(/[./]/g)].some(({ index }) => exact(path.slice(0, index)));
+      };
     case "dtype":
       return (node) => nodes.shape(node).split("[")[0]?.toLowerCase() === value.toLowerCase();
     case "shape":

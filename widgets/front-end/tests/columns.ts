@@ -30,6 +30,7 @@ const COLUMNS: { [T in keyof Tables]: (keyof Tables[T])[] } = {
     "detail",
     "shape",
     "source",
+    "leaf",
     "category",
     "module",
     "kind",
@@ -142,7 +143,7 @@ export class SceneWriter {
   }
 }
 
-const TEXTS = new Set(["path", "label", "type", "id", "op", "detail", "shape", "source", "arg", "reason", "sentence"]);
+const TEXTS = new Set(["path", "label", "type", "id", "op", "detail", "shape", "source", "leaf", "arg", "reason", "sentence"]);
 
 function isText(_table: string, column: string): boolean {
   return TEXTS.has(column);

@@ -57,6 +57,14 @@ test("a module filter means the module and what is inside it", () => {
   assert.ok(!ids("module:detail").includes("add_1"));
 });
 
+test("a module of one node, which has no box, is found, as is one around it", () => {
+  assert.deepEqual(ids("module:detail.1.first.conv"), ["conv_13"]);
+  assert.deepEqual(ids("module:detail.1.first"), ["conv_13"]);
+  assert.deepEqual(ids("module:detail.*.conv").sort(), ["conv_12", "conv_13", "conv_14", "conv_15"]);
+  assert.deepEqual(ids("module:first"), []);
+  assert.ok(ids("first.conv").includes("conv_13"));
+});
+
 test("globs match whole texts and stay quick on hostile ones", () => {
   assert.ok(glob("decoder.*", "decoder.3.conv"));
   assert.ok(!glob("decoder.*", "encoder.decoder.3"));

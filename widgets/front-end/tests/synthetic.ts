@@ -206,6 +206,7 @@ export function synthetic(wanted: Wanted): { header: SceneHeader; buffer: ArrayB
           source: `dsr.py:${50 + (number % 40)}`,
           category,
           module: block.module,
+          leaf: base === "conv" ? "first.conv" : "",
           users: 1,
           died,
           ...place(px, py, w),
