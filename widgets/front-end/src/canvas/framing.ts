@@ -1,12 +1,16 @@
 /** Where the panes look: fit, zoom, centre, the first look, and what comes into view while stepping. */
 import type { State } from "../state";
 import type { Store } from "../store";
+import { Kind } from "../scene";
 import { Camera } from "./camera";
 import type { Pane } from "./pane";
-import { boxOf, topmost } from "./where";
+import { type Rect, union } from "./rect";
+import { beginning, boxOf } from "./where";
 
 /** The smallest zoom at which the text of every box is drawn: 10.5 px in a pill, of which 9 are left. */
 export const READABLE = 0.86;
+/** The smallest at which the names of nodes are: 11 px. */
+const LEGIBLE = 0.82;
 
 export class Framing {
   constructor(
@@ -25,7 +29,7 @@ export class Framing {
     const pane = this.#lead;
     const world = pane?.world();
     if (pane === undefined || world == null) return;
-    const target = Camera.fitting(world, pane.free, pane.height, 24);
+    const target = this.#on(pane, world, 24);
     const close = (a: number, b: number) => Math.abs(a - b) < 2 / target.zoom;
     const already =
       Math.abs(pane.camera.zoom / target.zoom - 1) < 0.01 &&
@@ -39,7 +43,7 @@ export class Framing {
     const { scene, selected } = this.store.state;
     const pane = this.#lead;
     const box = scene === null ? null : boxOf(scene, selected, this.store.state);
-    if (pane !== undefined && box !== null) this.#glide(Camera.fitting(box, pane.free, pane.height, 90, 1.4));
+    if (pane !== undefined && box !== null) this.#glide(this.#on(pane, box, 90, 1.4));
   }
 
   zoomBy(factor: number): void {
@@ -60,19 +64,9 @@ export class Framing {
     const pane = this.#lead;
     const box = scene === null ? null : boxOf(scene, [node], this.store.state);
     if (pane === undefined || box === null) return;
-    const { camera } = pane;
-    const inset = 40 / camera.zoom;
-    const height = pane.height - this.#covered(pane);
-    const window = camera.window(pane.free, height);
-    const inView =
-      box.x0 >= window.x0 + inset &&
-      box.x1 <= window.x1 - inset &&
-      box.y0 >= window.y0 + inset &&
-      box.y1 <= window.y1 - inset;
-    if (inView && (!always || camera.zoom >= 0.6)) return;
+    if (this.#sees(pane, box, 40) && (!always || pane.camera.zoom >= 0.6)) return;
     // From afar a node cannot be read: come nearer, but in Split not past what stands for it on the other side.
-    const zoom = always ? Math.max(camera.zoom, READABLE) : camera.zoom;
-    this.#glide(Camera.fitting(box, pane.free, height, 40, zoom));
+    this.#glide(this.#on(pane, box, 40, always ? Math.max(pane.camera.zoom, READABLE) : pane.camera.zoom));
   }
 
   /** The first look: as wide as fits at a readable size, from the top. False while there is nothing to look at. */
@@ -80,11 +74,11 @@ export class Framing {
     const pane = this.#lead;
     const world = pane?.world();
     if (pane === undefined || world == null || pane.width === 0) return false;
-    const camera = Camera.fittingWidth(world, pane.free, pane.height, 12, READABLE);
-    // Of a graph that is wider than the pane, what it begins with is seen, and what lies to both sides of that.
-    const top = pane.shown === null ? null : topmost(pane.shown);
-    if (top !== null && (world.x1 - world.x0) * camera.zoom > pane.free)
-      camera.x = Math.max(world.x0 - 12 / camera.zoom, top - pane.free / 2 / camera.zoom);
+    const camera = Camera.fittingWidth(world, pane.width, pane.height, 12, READABLE);
+    // Of a graph that is wider than the pane, as much of what it begins with as fits.
+    const wide = (pane.width - 24) / camera.zoom;
+    if (pane.shown !== null && world.x1 - world.x0 > wide)
+      camera.x = beginning(pane.shown, wide) - pane.width / 2 / camera.zoom;
     for (const one of this.panes()) {
       one.camera.copyFrom(camera);
       one.moved();
@@ -93,20 +87,35 @@ export class Framing {
     return true;
   }
 
-  /** While stepping, what the step took and made comes into view. */
+  /**
+   * While stepping, what the step took and made comes into view whole, and of what feeds and uses it the nearest, as far as
+   * all stays readable.
+   */
   step(state: State): void {
-    const { scene } = state;
+    const { scene, step } = state;
     const pane = this.#lead;
-    if (scene === null || pane === undefined || state.step === 0) return;
-    const ids = [...scene.stepTaken(state.step), ...scene.stepMade(state.step)].map((row) => scene.nodes.id(row));
-    const box = boxOf(scene, ids, state);
+    if (scene === null || pane === undefined || step === 0) return;
+    const core = [...scene.stepTaken(step), ...scene.stepMade(step)];
+    const boxes = (rows: number[]) => boxOf(scene, rows.map(scene.nodes.id), state);
+    let box = boxes(core);
     if (box === null) return;
-    if (state.teaching) {
-      this.#glide(Camera.fitting(box, pane.free, pane.height, 28, 1.3));
-      return;
+    const { src, dst } = scene.edges;
+    const near = core
+      .flatMap((row) => [...scene.edgesInto(row), ...scene.edgesFrom(row)])
+      .filter((edge) => scene.edgeAlive(edge, step - 1) || scene.edgeAlive(edge, step))
+      .flatMap((edge) => [src[edge], dst[edge]]);
+    const zoom = (one: Rect) => this.#on(pane, one, 12, 1.3).zoom;
+    const wider = [...new Set(near)]
+      .filter((row) => state.showConstants || scene.nodes.kind[row] !== Kind.constant)
+      .flatMap((row) => union([box as Rect, boxes([row]) ?? (box as Rect)]) ?? [])
+      .sort((a, b) => zoom(b) - zoom(a));
+    for (const one of wider) {
+      const both = union([box, one]);
+      if (both !== null && zoom(both) >= LEGIBLE) box = both;
     }
-    const first = ids.find((id) => boxOf(scene, [id], state) !== null);
-    if (first !== undefined) this.centre(first);
+    const now = state.teaching ? 1.3 : pane.camera.zoom;
+    if (state.teaching || !this.#sees(pane, box, 8) || (state.view === "split" && now < 0.6))
+      this.#glide(this.#on(pane, box, 12, Math.max(READABLE, now)));
   }
 
   /** The anchor, what is matched so far and the node at fault of the explanation that is unfolded, near enough to read. */
@@ -117,15 +126,39 @@ export class Framing {
     const explanation = whyNot?.explanations.find((one) => one.pattern === whyPattern);
     const faults = explanation?.conditions.flatMap(({ node }) => (node === null ? [] : [node])) ?? [];
     const box = boxOf(scene, [...selected, ...(explanation?.nodes ?? []), ...faults], state);
-    if (box !== null) this.#glide(Camera.fitting(box, pane.free, pane.height, 56, 1.42));
+    if (box !== null) this.#glide(this.#on(pane, box, 56, 1.42));
   }
 
-  /** Px at a pane's bottom that the inspector lies over, where it is a sheet. */
-  #covered(pane: Pane): number {
+  /** Px of a pane that something lies over: its title at the top, the inspector at the bottom where it is a sheet. */
+  #covered(pane: Pane): { top: number; bottom: number } {
+    const top = pane.element.querySelector(".ls-pane-title")?.clientHeight ? 32 : 0;
     const sheet = this.root.querySelector(".ls-right");
-    if (sheet === null || getComputedStyle(sheet).position !== "absolute") return 0;
+    if (sheet === null || sheet.clientHeight === 0 || getComputedStyle(sheet).position !== "absolute")
+      return { top, bottom: 0 };
     const overlap = pane.element.getBoundingClientRect().bottom - sheet.getBoundingClientRect().top;
-    return sheet.clientHeight === 0 ? 0 : Math.max(0, Math.min(pane.height - 80, overlap));
+    return { top, bottom: Math.max(0, Math.min(pane.height - 80, overlap)) };
+  }
+
+  /** The camera that shows a box whole where nothing lies over the pane, `padding` px from its sides. */
+  #on(pane: Pane, box: Rect, padding: number, maximum = 1): Camera {
+    const { top, bottom } = this.#covered(pane);
+    const above = Math.max(0, top - padding / 2);
+    const camera = Camera.fitting(box, pane.width, pane.height - above - bottom, padding, maximum);
+    camera.y -= above / camera.zoom;
+    return camera;
+  }
+
+  /** Whether a box is in view already, at least `inset` px from where the pane ends or is covered. */
+  #sees(pane: Pane, box: Rect, inset: number): boolean {
+    const { top, bottom } = this.#covered(pane);
+    const window = pane.camera.window(pane.width, pane.height);
+    const px = pane.camera.zoom;
+    return (
+      (box.x0 - window.x0) * px >= inset &&
+      (window.x1 - box.x1) * px >= inset &&
+      (box.y0 - window.y0) * px >= Math.max(top, inset) &&
+      (window.y1 - box.y1) * px >= bottom + inset
+    );
   }
 
   #glide(target: Camera): void {

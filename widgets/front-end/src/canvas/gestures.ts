@@ -39,12 +39,8 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
       additive: event.shiftKey || event.ctrlKey || event.metaKey,
     };
   };
-  // The minimap lies over the pane and answers for itself. (A captured pointer's events come from the pane itself.)
-  const isOurs = (event: globalThis.Event) =>
-    event.target instanceof Element && event.target.closest(".ls-minimap") === null;
-
   const down = (event: PointerEvent) => {
-    if (!isOurs(event) || (event.pointerType === "mouse" && event.button > 1)) return;
+    if (event.pointerType === "mouse" && event.button > 1) return;
     pointers.set(event.pointerId, { x: event.clientX, y: event.clientY });
     if (pointers.size === 1) start = { x: event.clientX, y: event.clientY };
     dragging = false;
@@ -55,7 +51,7 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
   const move = (event: PointerEvent) => {
     const last = pointers.get(event.pointerId);
     if (last === undefined) {
-      if (isOurs(event)) handlers.hover(place(event));
+      handlers.hover(place(event));
       return;
     }
     const other = [...pointers].find(([id]) => id !== event.pointerId)?.[1];
@@ -96,7 +92,7 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
   };
 
   const wheel = (event: WheelEvent) => {
-    if (!isOurs(event) || !handlers.takesWheel(event)) return;
+    if (!handlers.takesWheel(event)) return;
     claim(event);
     pane.stopGliding();
     const unit =
@@ -112,11 +108,8 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
     handlers.moved();
   };
 
-  const double = (event: MouseEvent) => {
-    if (isOurs(event)) handlers.doubleClick(place(event));
-  };
+  const double = (event: MouseEvent) => handlers.doubleClick(place(event));
   const menu = (event: MouseEvent) => {
-    if (!isOurs(event)) return;
     claim(event);
     handlers.menu(place(event));
   };

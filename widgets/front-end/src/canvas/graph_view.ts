@@ -215,7 +215,6 @@ export class GraphView {
     if (first !== undefined && this.#sides.length !== wanted) first.keepsExtent = true;
     while (this.#sides.length > wanted) this.#sides.pop()?.close();
     while (this.#sides.length < wanted) this.#sides.push(this.#makeSide());
-    this.element.classList.toggle("ls-two", wanted === 2);
   }
 
   #makeSide(): Side {
@@ -226,7 +225,7 @@ export class GraphView {
     const title = document.createElement("div");
     title.className = "ls-pane-title";
     pane.element.append(title, mirror.element);
-    this.element.insertBefore(pane.element, this.#zoomer.element);
+    this.#zoomer.element.before(pane.element, pane.minimap.element);
     const stop = addGestures(pane, {
       moved: () => this.#moved(pane),
       hover: (place) => this.#hover(pane, place),

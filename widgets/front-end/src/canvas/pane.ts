@@ -13,14 +13,13 @@ import { Minimap } from "./minimap";
 import { Morph } from "./morph";
 import { type Moving, Painter, type View } from "./painter";
 import { pictureOf } from "./picture";
-import { rect, type Rect, union } from "./rect";
+import { type Rect, union } from "./rect";
 import { Shown } from "./shown";
 import type { Theme } from "./theme";
+import { boxesOf } from "./where";
 
 /** Px drawn beyond every side: a pan shows them at once and redraws when they are used up. */
 const MARGIN = 160;
-/** Px at the right that the minimap lies over. */
-const STRIP = 48;
 /** Ms without a gesture after which the bitmap is drawn sharp again. */
 const SETTLE = 110;
 
@@ -64,7 +63,7 @@ export class Pane {
     this.#stage.setAttribute("aria-hidden", "true");
     this.#stage.append(this.#canvas, this.#overlay);
     this.minimap = new Minimap((y, x) => this.lookAt(x, y));
-    this.element.append(this.#stage, this.minimap.element);
+    this.element.append(this.#stage);
     const [base, overlay] = [this.#canvas.getContext("2d"), this.#overlay.getContext("2d")];
     if (base === null || overlay === null)
       throw new Error("This browser gives no 2D canvas, which the graph is drawn on.");
@@ -87,11 +86,6 @@ export class Pane {
     return this.#size.width;
   }
 
-  /** The width that the minimap leaves. */
-  get free(): number {
-    return this.#size.width - STRIP;
-  }
-
   get height(): number {
     return this.#size.height;
   }
@@ -104,6 +98,7 @@ export class Pane {
     this.#morphing.cancel();
     this.#canvas.width = this.#overlay.width = 0;
     this.element.remove();
+    this.minimap.element.remove();
   }
 
   /** Show a scene between two steps. A change by one step is morphed, one of the layout moved, unless `still`. */
@@ -159,16 +154,7 @@ export class Pane {
 
   /** Everything that has a box, in layout units. */
   world(): Rect | null {
-    const scene = this.#shown?.scene;
-    if (scene === undefined) return null;
-    const boxes: Rect[] = [];
-    const { modules, nodes } = scene;
-    for (let row = 0; row < modules.length; row++)
-      if (scene.moduleVisible(row)) boxes.push(rect(modules.x[row], modules.y[row], modules.w[row], modules.h[row]));
-    for (let row = 0; row < nodes.length; row++)
-      if (this.#shown?.nodes[row] !== Fate.absent)
-        boxes.push(rect(nodes.x[row], nodes.y[row], nodes.w[row], nodes.h[row]));
-    return union(boxes);
+    return this.#shown && union(boxesOf(this.#shown, true));
   }
 
   /** The camera moved by a gesture: follow at once, draw sharp when it rests. */
@@ -309,10 +295,7 @@ export class Pane {
     if (!first) {
       // What is at the top in the middle stays there, as bars come and go above; of what keeps its extent, the corner.
       if (this.keepsExtent)
-        this.camera.zoom = Math.max(
-          ZOOM.min,
-          Math.min(1.2, (this.camera.zoom * (width - STRIP)) / (this.#size.width - STRIP)),
-        );
+        this.camera.zoom = Math.max(ZOOM.min, Math.min(1.2, (this.camera.zoom * width) / this.#size.width));
       else this.camera.x += (this.#size.width - width) / 2 / this.camera.zoom;
       this.keepsExtent = false;
     }

@@ -3,6 +3,7 @@ import { Fate } from "../lives";
 import { lineage } from "../provenance";
 import type { Scene } from "../scene";
 import { shownSteps, type State } from "../state";
+import type { Boxes } from "./frame";
 import { rect, type Rect, union } from "./rect";
 import type { Shown } from "./shown";
 
@@ -33,16 +34,23 @@ export function boxOf(scene: Scene, ids: readonly string[], state: State): Rect 
   return union(boxes);
 }
 
-/** The middle, across, of the topmost node or closed module that is shown; null when nothing is. */
-export function topmost(shown: Shown): number | null {
-  const { nodes, modules } = shown.scene;
-  let best: { x: number; y: number } | null = null;
-  const consider = (x: number, y: number, w: number) => {
-    if (best === null || y < best.y) best = { x: x + w / 2, y };
-  };
-  for (let row = 0; row < nodes.length; row++)
-    if (shown.nodes[row] !== Fate.absent) consider(nodes.x[row], nodes.y[row], nodes.w[row]);
-  for (let row = 1; row < modules.length; row++)
-    if (shown.scene.moduleVisible(row) && !modules.open[row]) consider(modules.x[row], modules.y[row], modules.w[row]);
-  return best === null ? null : (best as { x: number }).x;
+/** The boxes of the nodes that are shown and of the closed modules; of the `open` ones, too, if asked. */
+export function boxesOf({ nodes: fates, scene }: Shown, open: boolean): Rect[] {
+  const boxes: Rect[] = [];
+  const add = ({ x, y, w, h }: Boxes, row: number) => boxes.push(rect(x[row] ?? 0, y[row] ?? 0, w[row] ?? 0, h[row] ?? 0));
+  for (let row = 0; row < fates.length; row++) if (fates[row] !== Fate.absent) add(scene.nodes, row);
+  for (let row = 0; row < scene.modules.length; row++)
+    if (scene.moduleVisible(row) && (open || !scene.modules.open[row])) add(scene.modules, row);
+  return boxes;
+}
+
+/** The middle, across, of what a graph begins with: from the top down as much as is no wider than this. */
+export function beginning(shown: Shown, width: number): number {
+  let [x0, x1] = [Infinity, -Infinity];
+  for (const box of boxesOf(shown, false).sort((a, b) => a.y0 - b.y0)) {
+    const [left, right] = [Math.min(x0, box.x0), Math.max(x1, box.x1)];
+    if (x0 < x1 && right - left > width) break;
+    [x0, x1] = [left, right];
+  }
+  return (x0 + x1) / 2 || 0;
 }
