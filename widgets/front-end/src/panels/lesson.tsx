@@ -109,10 +109,10 @@ function statement(mathematics: string): [string, string] {
 function Formula({ text }: { text: string }): JSX.Element {
   return (
     <span>
-      {text.split(/(\w[\w.]*|∗)/).map((word) => {
+      {text.split(/(\ba (?=[a-z]{2})|'?\w[\w.]*|∗)/).map((word) => {
         const category = TERMS.find(([term]) => term.test(word.split(".").at(-1) ?? word))?.[1];
         if (category !== undefined) return <span class={`ls-term ls-k-${category}`}>{word}</span>;
-        // A single letter is a variable.
+        // A single letter is a variable, but for the article, and what follows an apostrophe.
         return /^[A-Za-z]$/.test(word) ? <i>{word}</i> : word;
       })}
     </span>

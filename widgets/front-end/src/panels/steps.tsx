@@ -88,6 +88,8 @@ function StepRow({ scene, step, now }: { scene: Scene; step: number; now: number
   const row = step - 1;
   const pattern = scene.patterns[scene.steps.pattern[row] ?? -1];
   const where = scene.modules.path(scene.steps.module[row] ?? 0);
+  // Steps of one module are told apart by the operator that they decompose.
+  const op = pattern?.kind === "decomposition" && scene.nodes.label(scene.stepTaken(step)[0] ?? -1);
   const sentence = scene.steps.sentence(row);
   const state = step === now ? "ls-now" : step < now ? "ls-past" : "ls-future";
   return (
@@ -108,7 +110,7 @@ function StepRow({ scene, step, now }: { scene: Scene; step: number; now: number
     >
       <span>{count(step)}</span>
       {pattern ? <Badge pattern={pattern} hollow={step > now} /> : <span />}
-      <Name text={where === "" ? (pattern?.name ?? "") : where} />
+      <Name text={[op, where].filter(Boolean).join(" · ") || (pattern?.name ?? "")} />
       <span class="ls-2 ls-11">{signed(scene.steps.delta[row] ?? 0)}</span>
     </div>
   );

@@ -77,7 +77,7 @@ const COUNTS: ColumnOf<CountRow>[] = [
     right: true,
     value: (row) => row.delta,
     show: (row) => (
-      <span class={row.delta === 0 ? "ls-2" : row.delta > 0 ? "ls-good" : "ls-bad"}>{signed(row.delta)}</span>
+      <span class={row.delta < 0 ? "ls-good" : "ls-2"}>{signed(row.delta)}</span>
     ),
   },
 ];
