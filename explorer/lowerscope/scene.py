@@ -151,7 +151,7 @@ class SceneMaker:
             tree = ModuleTree(table.records, ids, former and former.tree)
             before, after = table.computing(0), table.computing(table.last)
             module_of = np.array(list(tree.row_of.values()), np.int32)
-            texts = {below: self.strings(shortened(below)) for below in set(tree.below.values())}
+            texts = {below: self.strings(shortened(below)) for below in dict.fromkeys(tree.below.values())}
             leaf = ints([texts[below] for below in tree.below.values()])
             slot = slots(table, tree, lowering.steps)
         same_rows = former is not None and former.stages == _stages(lowering) and former.tree.rows == tree.rows
