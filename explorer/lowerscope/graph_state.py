@@ -13,7 +13,7 @@ import torch
 from torch._guards import detect_fake_mode
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx import Graph, Node
-from torch.fx.node import map_aggregate, map_arg
+from torch.fx.node import map_arg
 
 from lowerscope.errors import RewriteError
 from lowerscope.fake_run import FakeRunner
@@ -33,6 +33,17 @@ class NewConstant:
     like: str | None
     key: str
     tensor: torch.Tensor
+
+
+@dataclass(slots=True)
+class Undone:
+    """A stretch of the journal that was taken back, with what each change of it had made of the graph."""
+
+    changes: list[tuple[Any, ...]]
+    again: list[Any]
+    step: int  #: the last one
+    marks: dict[int, int]
+    made_by: dict[int, Pattern]
 
 
 class GraphState:
@@ -174,7 +185,8 @@ class GraphState:
         """Let `change` change what a node reads, and write it down."""
         id = self.id_of(user)
         record = self.ledger.records[id]
-        self._journal.append(("args", id, record, len(self.ledger.ended_edges), len(self.ledger.former)))
+        ended, former = len(self.ledger.ended_edges), len(self.ledger.former)
+        self._journal.append(("args", id, user._args, user._kwargs, record, ended, former))
         change()
         inputs = tuple(dict.fromkeys(self.id_of(n) for n in user.all_input_nodes))
         for gone in record.inputs:
@@ -184,8 +196,9 @@ class GraphState:
                     self.ledger.ended_edges.append(EdgeRecord(gone, id, born, self.step))
         for added in inputs:
             if added not in record.inputs:
-                self._journal.append(("edge", (added, id), self.ledger.edge_born.get((added, id))))
-                self.ledger.edge_born[(added, id)] = self.step
+                births = self.ledger.edge_born
+                self._journal.append(("edge", births, (added, id), births.get((added, id))))
+                births[added, id] = self.step
         args, kwargs = self._refs(user.args), self._refs(user.kwargs)
         # as text: sizes that are symbols must not be compared, that would add a guard to the program
         same = record.born < self.step and set(inputs) == set(record.inputs)
@@ -221,59 +234,111 @@ class GraphState:
             self._undo(self._journal.pop())
         self.step = step
 
-    def _undo(self, change: tuple[Any, ...]) -> None:
-        kind = change[0]
-        records, ledger = self.ledger.records, self.ledger
+    def take_back(self, mark: tuple[int, int]) -> Undone:
+        """`undo_to`, and what is needed to do it all again, once the graph is as it is at `mark`."""
+        length, step = mark
+        numbers = range(step + 1, self.step + 1)
+        undone = Undone(
+            self._journal[length:],
+            [],
+            self.step,
+            {n: self._marks[n] for n in numbers if n in self._marks},
+            {n: self.made_by[n] for n in numbers if n in self.made_by},
+        )
+        undone.again = [self._undo(change) for change in reversed(undone.changes)]
+        undone.again.reverse()
+        del self._journal[length:]
+        self.step = step
+        return undone
+
+    def put_back(self, undone: Undone) -> None:
+        """Do again what `take_back` has taken back, node for node, on the graph as it left it."""
+        for change, more in zip(undone.changes, undone.again, strict=True):
+            self._redo(change, more)
+        self._journal += undone.changes
+        self._marks.update(undone.marks)
+        self.made_by.update(undone.made_by)
+        self.step = undone.step
+
+    def _undo(self, change: tuple[Any, ...]) -> Any:
+        """Take back one change; what `_redo` needs beside it."""
+        kind, ledger = change[0], self.ledger
+        records = ledger.records
+        if kind == "kin" or kind == "edge":
+            _, relation, id, before = change
+            after = relation[id]
+            if before is None:
+                del relation[id]
+            else:
+                relation[id] = before
+            return after
+        if kind == "args":
+            _, id, args, kwargs, record, ended, former = change
+            node = self.nodes[id]
+            after = (node._args, node._kwargs, records[id], ledger.ended_edges[ended:], ledger.former[former:])
+            node._update_args_kwargs(args, kwargs)
+            records[id] = record
+            del ledger.ended_edges[ended:], ledger.former[former:]
+            return after
         if kind == "new":
             id = change[1]
             node = self.nodes.pop(id)
+            after = (node, node.next, node._args, node._kwargs, records.pop(id, None))  # no record: the op refused it
             _forget_name(node)
-            node.graph.erase_node(node)
-            records.pop(id, None)  # none yet, when the op itself refused its arguments
-        elif kind == "erase":
-            _, record, following, meta = change
-            self._recreate(record, following, meta)
-        elif kind == "args":
-            _, id, record, ended, former = change
-            node = self.nodes[id]
-            set_arguments(node, self._nodes_of(record.args), self._nodes_of(record.kwargs))
+            _unlink(node)
+            return after
+        if kind == "erase":
+            _, id, node, following, args, kwargs, record = change
+            after = records[id]
+            _link(node, following, args, kwargs)
+            self.nodes[id] = node
             records[id] = record
-            del ledger.ended_edges[ended:], ledger.former[former:]
-        elif kind == "edge":
-            _, pair, born = change
-            if born is None:
-                ledger.edge_born.pop(pair, None)
-            else:
-                ledger.edge_born[pair] = born
-        elif kind == "val":
+            return after
+        if kind == "val":
             _, id, value, record = change
+            after = (self.nodes[id].meta.get("val"), records[id])
             self.nodes[id].meta["val"] = value
             records[id] = record
-        elif kind == "kin":
-            _, relation, id, before = change
-            if before is None:
-                relation.pop(id, None)
-            else:
-                relation[id] = before
-        elif kind == "constant":
-            self._kept_keys.discard(self.new_constants.pop(change[1]).key)
-        elif kind == "inner":
-            del self._inner_constants[change[1]], self._operands[change[2]]
-        elif kind == "key":
-            del self._constants_by_key[change[1]]
+            return after
+        if kind == "constant":
+            added = self.new_constants.pop(change[1])
+            self._kept_keys.discard(added.key)
+            return added
+        if kind == "inner":
+            del self._inner_constants[change[1]]
+            return self._operands.pop(change[2])
+        return self._constants_by_key.pop(change[1])
 
-    def _recreate(self, record: NodeRecord, following: str | None, meta: dict[str, Any]) -> None:
-        # fx loses a node that is erased and put back, so an equal one is made; ids, not nodes, tell who is who
-        graph = self.graphs[record.prefix]
-        name = record.id.rpartition("/")[2]
-        graph._graph_namespace._used_names.discard(name)
-        point = self.nodes[following] if following is not None else graph._root
-        with graph.inserting_before(point):
-            args, kwargs = self._nodes_of(record.args), self._nodes_of(record.kwargs)
-            node = _create(graph, record.op, record.target, args, kwargs, name)
-        node.meta.update(meta)
-        self.nodes[record.id] = node
-        self.ledger.records[record.id] = record
+    def _redo(self, change: tuple[Any, ...], after: Any) -> None:
+        kind, ledger = change[0], self.ledger
+        if kind == "kin" or kind == "edge":
+            change[1][change[2]] = after
+        elif kind == "args":
+            node = self.nodes[change[1]]
+            args, kwargs, ledger.records[change[1]], ended, former = after
+            node._update_args_kwargs(args, kwargs)
+            ledger.ended_edges += ended
+            ledger.former += former
+        elif kind == "new":
+            node, following, args, kwargs, record = after
+            _remember_name(node)
+            _link(node, following, args, kwargs)
+            self.nodes[change[1]] = node
+            ledger.records[change[1]] = record
+        elif kind == "erase":
+            del self.nodes[change[1]]
+            ledger.records[change[1]] = after
+            _unlink(change[2])
+        elif kind == "val":
+            self.nodes[change[1]].meta["val"], ledger.records[change[1]] = after
+        elif kind == "constant":
+            self.new_constants[change[1]] = after
+            self._kept_keys.add(after.key)
+        elif kind == "inner":
+            self._inner_constants[change[1]] = change[2]
+            self._operands[change[2]] = after
+        else:
+            self._constants_by_key[change[1]] = after
 
     # ------------------------------------------------------------------ inside
     def _insert(self, point: Node, op: str, target: Any, args: Any, kwargs: Any, name: str) -> Node:
@@ -286,14 +351,14 @@ class GraphState:
         return node
 
     def _erase(self, node: Node) -> None:
+        if node.users:
+            raise RewriteError(f"'{self.id_of(node)}' cannot be taken away: it is read")
         id = self.id_of(node)
-        following = node.next
         record = self.ledger.records[id]
-        next_id = None if following.op == "root" else self.id_of(following)
-        self._journal.append(("erase", record, next_id, node.meta))
+        self._journal.append(("erase", id, node, node.next, node._args, node._kwargs, record))
         self.ledger.records[id] = replace(record, died=self.step)
         del self.nodes[id]
-        node.graph.erase_node(node)
+        _unlink(node)
 
     def _write(self, node: Node, born: int) -> None:
         id = self.id_of(node)
@@ -315,9 +380,6 @@ class GraphState:
 
     def _refs(self, value: Any) -> Any:
         return map_arg(value, lambda n: Ref(self.id_of(n)))
-
-    def _nodes_of(self, value: Any) -> Any:
-        return map_aggregate(value, lambda leaf: self.nodes[leaf] if type(leaf) is Ref else leaf)
 
     def _fresh_name(self, graph: Graph, base: str) -> str:
         prefix, name, count = self._prefix[graph], base, 0
@@ -349,3 +411,29 @@ def _forget_name(node: Node) -> None:
     space = node.graph._graph_namespace
     space._used_names.discard(node.name)
     space._obj_to_name.pop(node, None)
+
+
+def _remember_name(node: Node) -> None:
+    space = node.graph._graph_namespace
+    space._used_names.add(node.name)
+    space._obj_to_name[node] = node.name
+
+
+def _unlink(node: Node) -> None:
+    """Take a node that nothing reads out of its graph: as fx does it, but that it can be put back."""
+    graph = node.graph
+    graph._find_nodes_lookup_table.remove(node)
+    node._remove_from_list()
+    node._erased = True
+    graph._len -= 1
+    node._update_args_kwargs((), {})
+
+
+def _link(node: Node, following: Node, args: Any, kwargs: Any) -> None:
+    """Put a node back before `following` (the graph's root: at its end). fx passes over one that is marked as erased."""
+    graph = node.graph
+    node._erased = False
+    following._prepend(node)
+    graph._find_nodes_lookup_table.insert(node)
+    graph._len += 1
+    node._update_args_kwargs(args, kwargs)
