@@ -98,7 +98,8 @@ class Editor(ConstantAdder):
         unlike = difference(new.meta.get("val"), old.meta.get("val"))
         if unlike is not None:
             raise RewriteError(f"the replacement gives {unlike} as '{self.id_of(old)}' does")
-        for user in list(old.users) if readers is None else list(readers):
+        # in the order of the graph: the order of `users` tells who was edited last
+        for user in sorted(old.users) if readers is None else list(readers):
             if user is not new:
                 self.set_input(user, old, new)
         if not same_strides(new.meta.get("val"), old.meta.get("val")):

@@ -218,11 +218,6 @@ class GraphState:
         """A point to come back to with `undo_to`."""
         return len(self._journal), self.step
 
-    @property
-    def last_change(self) -> object:
-        """Stands for the graph as it is: the same object whenever the graph has come to the same state by the same changes."""
-        return self._journal[-1] if self._journal else self
-
     def mark_after(self, step: int) -> tuple[int, int]:
         """The point just after a step that has been closed."""
         return self._marks[step], step
@@ -264,7 +259,7 @@ class GraphState:
         """Take back one change; what `_redo` needs beside it."""
         kind, ledger = change[0], self.ledger
         records = ledger.records
-        if kind == "kin" or kind == "edge":
+        if kind in ("kin", "edge"):
             _, relation, id, before = change
             after = relation[id]
             if before is None:
@@ -311,7 +306,7 @@ class GraphState:
 
     def _redo(self, change: tuple[Any, ...], after: Any) -> None:
         kind, ledger = change[0], self.ledger
-        if kind == "kin" or kind == "edge":
+        if kind in ("kin", "edge"):
             change[1][change[2]] = after
         elif kind == "args":
             node = self.nodes[change[1]]

@@ -1,7 +1,7 @@
 """Lowering: a program and a recipe give steps, verdicts and a lowered program. The user's program is never changed.
 
-`Lowerer` keeps one editor and goes back only to the first stage that a new recipe changes, so that a toggle costs that
-stage and those after it, and what it has lowered lately costs nothing. What it returns, a `Lowering`, is a value: it stays as it is, whatever is asked of the lowerer
+`Lowerer` keeps one editor and what its stages did, so that a toggle costs that stage and those after it which meet
+another graph than before, and what it has lowered lately costs nothing. What it returns, a `Lowering`, is a value: it stays as it is, whatever is asked of the lowerer
 afterwards.
 """
 
@@ -28,6 +28,7 @@ from lowerscope.program import Program, as_program
 from lowerscope.recipe import Recipe, Skip
 from lowerscope.snapshot import take_snapshot
 from lowerscope.stage import Stage, StageResult
+from lowerscope.stage_memory import Place, Ran, StageKey, StageMemory
 from lowerscope.target import Target, borrowed_fields, faults, pipeline, target_of, unknown_pattern
 from lowerscope.verdict import Outcome, Step, Verdict
 
@@ -160,14 +161,17 @@ class Lowering:
 
 @dataclass(slots=True)
 class _Stage:
-    key: Any
     info: StageInfo
-    result: StageResult
-    left: Mapping[str, NodeRecord] | None  #: of core_aten: the nodes of the graph behind it
+    ran: Ran
+    met: Place  #: the graph that it met
+
+
+#: A stage to be run: its pattern, its key, its skips, and the patterns behind it.
+_Planned = tuple[Pattern, StageKey, tuple[Skip, ...], list[Pattern]]
 
 
 class Lowerer:
-    """Lowers one program by one recipe after another, going back no further than it must."""
+    """Lowers one program by one recipe after another, running no stage that has met the same graph lately."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -175,11 +179,12 @@ class Lowerer:
         self.notes = (*program.notes, *notes)
         self.editor = Editor(self.base)
         self.lock = threading.RLock()
+        self._memory = StageMemory(self.editor)
         self._stages: list[_Stage] = []
-        self._frozen: tuple[object, Ledger] | None = None  # what was last changed, and the ledger as that left it
-        self._known: OrderedDict[tuple[Any, ...], Lowering] = (
+        self._known: OrderedDict[tuple[StageKey, ...], Lowering] = (
             OrderedDict()
         )  # what has been lowered lately, by stage keys
+        self._collected: tuple[list[StageResult], dict[tuple[str, str], Verdict], tuple[Step, ...]] = ([], {}, ())
 
     def lower(
         self, recipe: Recipe, polled: Callable[[], None] = lambda: None, entering: Entering = lambda *_: None
@@ -191,21 +196,23 @@ class Lowerer:
         one starts from there.
         """
         with self.lock, no_garbage_collection():
-            keys = tuple(key for _, key, *_ in self._plan(recipe))
+            plan = self._plan(recipe)
+            keys = tuple(key for _, key, *_ in plan)
             if keys in self._known:
                 self._known.move_to_end(keys)
                 return replace(self._known[keys], recipe=recipe)
-            self._go(recipe, polled, entering)
-            verdicts, steps = self._collect()
+            end = self._go(plan, polled, entering)
+            ledger = self._memory.ledger_at(end)
+            verdicts, steps = self._collect(ledger)
             self._known[keys] = Lowering(
                 self.base,
                 recipe,
                 tuple(s.info for s in self._stages),
-                tuple(steps),
+                steps,
                 verdicts,
-                self._ledger(),
+                ledger,
                 self.notes,
-                next((s.left for s in self._stages if s.left is not None), {}),
+                next((s.ran.left for s in self._stages if s.ran.left is not None), {}),
                 self._snapshot,
                 given=self.program,
             )
@@ -214,63 +221,67 @@ class Lowerer:
             return self._known[keys]
 
     def _go(
-        self, recipe: Recipe, polled: Callable[[], None] = lambda: None, entering: Entering = lambda *_: None
-    ) -> None:
-        """Bring the graph to where `recipe` leaves it, back no further than to the first stage that differs."""
-        plan = self._plan(recipe)
-        kept = self._keep(plan)
-        for place, (pattern, key, off, skips, later) in enumerate(plan[kept:], kept):
-            polled()
-            entering(pattern.name, place, len(plan))
-            self._run(pattern, key, off, skips, later, polled)
-
-    def _ledger(self) -> Ledger:
-        """The ledger as it is now; the same object as long as the graph is the same."""
-        at = self.editor.last_change
-        if self._frozen is None or self._frozen[0] is not at:
-            self._frozen = at, self.editor.ledger.freeze()
-        return self._frozen[1]
+        self,
+        plan: Sequence[_Planned],
+        polled: Callable[[], None] = lambda: None,
+        entering: Entering = lambda *_: None,
+    ) -> Place:
+        """Find out what the planned stages do, running those of which it is not known; the place where they leave the graph."""
+        place, stages = self._memory.root, []
+        for count, (pattern, key, skips, later) in enumerate(plan):
+            ran = self._memory.get(place, key)
+            if ran is None:
+                polled()
+                entering(pattern.name, count, len(plan))
+                ran = self._run(place, pattern, key, skips, later, polled)
+            info = StageInfo(pattern.name, key.off, place.mark[1], ran.behind.mark[1], pattern)
+            stages.append(_Stage(info, ran, place))
+            place = ran.behind
+        self._stages = stages
+        return place
 
     def forget(self) -> None:
         """Let go of the lowerings that are kept: the next one is done anew, on the graph as it stands."""
         self._known.clear()
+        self._memory.forget(s.ran for s in self._stages)
 
     def editor_after(self, recipe: Recipe) -> Editor:
         """The editor with the graph that `recipe` leaves."""
         with self.lock, no_garbage_collection():
-            self._go(recipe)
+            self._memory.go(self._go(self._plan(recipe)))
             return self.editor
 
     def editor_before(self, recipe: Recipe, pattern: str) -> Editor:
         """The editor with the graph that a pattern's stage meets under `recipe`. UnknownNameError: there is no such stage."""
         with self.lock:
-            self._go(recipe)
+            self._go(self._plan(recipe))
             names = [s.info.pattern for s in self._stages]
             if pattern not in names:
                 raise unknown("stage", pattern, names)
-            place = names.index(pattern)
-            self.editor.undo_to(self._stages[place].result.entry)
-            del self._stages[place:]
+            self._memory.go(self._stages[names.index(pattern)].met)
             self.editor.skipped = None
             return self.editor
 
-    def _collect(self) -> tuple[dict[tuple[str, str], Verdict], list[Step]]:
+    def _collect(self, ledger: Ledger) -> tuple[dict[tuple[str, str], Verdict], tuple[Step, ...]]:
+        """The verdicts and steps of all stages together; the same objects where the stages gave the same."""
+        results = [s.ran.result for s in self._stages]
+        last = self._collected
+        if len(last[0]) == len(results) and all(a is b for a, b in zip(last[0], results, strict=True)):
+            return last[1], last[2]
         verdicts: dict[tuple[str, str], Verdict] = {}
-        steps: list[Step] = []
-        for stage in self._stages:
-            verdicts.update(stage.result.verdicts)
-            steps += stage.result.steps
+        for result in results:
+            verdicts.update(result.verdicts)
         # what an earlier stage took and made anew is judged where it was met again, not where it was lost, but for what
         # was near where it was lost and has nothing to say where it was met again
-        ledger = self.editor.ledger
         lost = [(key, v) for key, v in verdicts.items() if v.by is not None]
         for (pattern, anchor), verdict in lost:
             again = [verdicts[pattern, id] for id in ledger.descendants(anchor) if (pattern, id) in verdicts]
             if again and (_idle(verdict) or not all(map(_idle, again))):
                 del verdicts[pattern, anchor]
-        return verdicts, steps
+        self._collected = (results, verdicts, tuple(step for result in results for step in result.steps))
+        return self._collected[1:]
 
-    def _plan(self, recipe: Recipe) -> list[tuple[Pattern, Any, str, tuple[Skip, ...], list[Pattern]]]:
+    def _plan(self, recipe: Recipe) -> list[_Planned]:
         target = target_of(recipe.target)
         order = pipeline(recipe.target, recipe.insertions)
         names = [p.name for p in order]
@@ -282,43 +293,32 @@ class Lowerer:
             skips = tuple(s for s in recipe.skips if applies_to(s, pattern))
             fault = faulty.get(pattern.name)
             off = switched_off(pattern, target, recipe) if fault is None else _LEFT_OUT + fault
-            key = (
-                pattern.name, pattern, off, skips, tuple(names[place + 1 :]),
-                tuple(sorted(profile.items())), target.name, recipe.keep if pattern.kind != "fusion" else None,
+            found = (
+                pattern, skips, tuple(sorted(profile.items())), target.name,
+                recipe.keep if pattern.kind != "fusion" else None,
             )  # fmt: skip
-            plan.append((pattern, key, off, skips, order[place + 1 :]))
+            plan.append((pattern, StageKey(found, off, tuple(order[place + 1 :])), skips, order[place + 1 :]))
         return plan
-
-    def _keep(self, plan: Sequence[tuple[Any, ...]]) -> int:
-        """Take back the stages from the first one that differs; how many are kept."""
-        kept = 0
-        while kept < min(len(plan), len(self._stages)) and self._stages[kept].key == plan[kept][1]:
-            kept += 1
-        if kept < len(self._stages):
-            self.editor.undo_to(self._stages[kept].result.entry)
-            del self._stages[kept:]
-        return kept
 
     def _run(
         self,
+        place: Place,
         pattern: Pattern,
-        key: Any,
-        off: str,
+        key: StageKey,
         skips: tuple[Skip, ...],
         later: list[Pattern],
         polled: Callable[[], None],
-    ) -> None:
-        entry = self.editor.mark()
+    ) -> Ran:
+        self._memory.go(place)
         self.editor.skipped = _skipper(self.editor, skips)
         try:
-            result = Stage(self.editor, pattern, later=later, switched_off=off or None, skips=skips).run(polled)
+            result = Stage(self.editor, pattern, later=later, switched_off=key.off or None, skips=skips).run(polled)
         except BaseException:
-            self.editor.undo_to(entry)
+            self.editor.undo_to(place.mark)
             raise
-        info = StageInfo(pattern.name, off, entry[1], self.editor.step, pattern)
         core = pattern.name == "core_aten"
         left = {id: r for id, r in self.editor.ledger.records.items() if r.died is None} if core else None
-        self._stages.append(_Stage(key, info, result, left))
+        return self._memory.keep(place, key, result, left)
 
     def _snapshot(self, recipe: Recipe, step: int | None) -> Program:
         with self.lock:

@@ -28,6 +28,7 @@ class StageResult:
     entry: tuple[int, int]
     verdicts: dict[tuple[str, str], Verdict] = field(default_factory=dict)
     steps: list[Step] = field(default_factory=list)
+    matched: bool = False  #: whether it found any match, applied or not
 
 
 #: How far upstream of a match's inputs another anchor may stand that competes for its nodes (conv -> mul -> add).
@@ -150,6 +151,7 @@ class Stage:
             reason = "its match returned nothing though no condition failed: return a Match" if silent else ""
             self._give(id, self._miss(self.pattern, found.record), found, reason=reason)
             return []
+        self.result.matched = True
         nodes = tuple(self.editor.id_of(n) for n in found.match.nodes)
         found.record.touched = list(nodes)
         if self.switched_off is not None:
