@@ -10,7 +10,8 @@ import torch
 from torch.fx import Node
 
 from lowerscope.errors import RewriteError
-from lowerscope.graph_state import GraphState, NewConstant
+from lowerscope.graph_state import GraphState
+from lowerscope.journal import NewConstant
 from lowerscope.subgraph_constants import with_operand
 
 _KIND_PREFIX = {"parameter": "p_", "buffer": "b_", "constant": "c_"}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lowerscope.editor import Editor
-from lowerscope.graph_state import Undone
+from lowerscope.journal import Undone
 from lowerscope.ledger import Ledger, NodeRecord
 from lowerscope.stage import StageResult
 

@@ -1,6 +1,7 @@
 """One toggle (verdicts, counts, the scene as it is sent; layout apart) against deepcopy + replace_pattern + recompile.
 
-A recipe that was shown lately is known; the first toggle of a pattern runs its stage and those behind it.
+A recipe that was shown lately is known. The first toggle of a pattern, here of every one (off, and on again, neither known
+from before), runs its stage and those behind it that meet another graph.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from torch.export import ExportedProgram
 from torch.fx import replace_pattern
 
 from lowerscope.loading import load
-from lowerscope.lowering import Lowerer
+from lowerscope.lowering import Lowerer, switched_off
 from lowerscope.measure.ledger_counts import count_alive
 from lowerscope.recipe import Recipe
 from lowerscope.scene import SceneMaker
-from lowerscope.target import pipeline
+from lowerscope.target import pipeline, target_of
 
 aten = torch.ops.aten
 TARGET, TOGGLED = "vulkan", "conv2d_with_epilogue"
@@ -76,17 +77,21 @@ def main() -> None:
         count_alive(lowering.ledger)
         maker.scene(lowering).message()
 
-    def from_default() -> None:
-        """The graph as the defaults leave it, and no other recipe known."""
+    def from_recipe(recipe: Recipe) -> None:
+        """The graph as `recipe` leaves it, and nothing known of any other."""
+        lowerer.lower(recipe)
         lowerer.forget()
-        lowerer.lower(Recipe(TARGET))
 
     known = "toggle: a recipe shown lately"
-    names = [p.name for p in pipeline(TARGET) if p.name != "core_aten"]
-    first = {
-        f"first toggle of {name} ({where})": Recipe(TARGET).disable(name)
-        for where, name in (("first pattern", names[0]), ("most matches", TOGGLED), ("last pattern", names[-1]))
-    }
+    first: dict[str, tuple[Recipe, Recipe]] = {}
+    for pattern in pipeline(TARGET):
+        default = Recipe(TARGET)
+        off, on = default.disable(pattern.name), default.enable(pattern.name)
+        if switched_off(pattern, target_of(TARGET), default):
+            off = default
+        if pattern.name not in target_of(TARGET).refused:
+            first[f"first toggle of {pattern.name}, off"] = (on, off)
+            first[f"first toggle of {pattern.name}, on"] = (off, on)
     show(next(recipes)), show(next(recipes))
     laid: dict[str, float] = {}
 
@@ -100,17 +105,17 @@ def main() -> None:
 
     def known_again() -> None:
         """Both recipes known, as after a first toggle and its undo."""
-        from_default()
+        from_recipe(Recipe(TARGET))
         for _ in range(2):
             show(next(recipes))
 
     ours = {known: timed(known, lambda: show(next(recipes)))}
-    ours |= {name: timed(name, lambda recipe=recipe: show(recipe)) for name, recipe in first.items()}
+    ours |= {name: timed(name, lambda recipe=to: show(recipe)) for name, (_, to) in first.items()}
     peer = "deepcopy + replace_pattern + recompile"
     times = interleaved(
         {**ours, peer: lambda: replaced_by_fx(peer_program)},
         given.rounds,
-        {known: known_again, **dict.fromkeys(first, from_default)},
+        {known: known_again, **{name: lambda recipe=start: from_recipe(recipe) for name, (start, _) in first.items()}},
     )
     for name in ours:
         times[name].wall = [t - laid[name] for t in times[name].wall]

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lowerscope.errors import LowerscopeError
-from lowerscope.graph_state import GraphState
+from lowerscope.journal import Journal
 from lowerscope.lowering import Lowerer, Lowering
 from lowerscope.measure.ledger_counts import count_alive
 from lowerscope.program import Program, capture
@@ -225,9 +225,9 @@ def test_a_match_that_is_switched_off_is_found_again_and_what_is_behind_it_runs(
 
 
 def undo_that_forgets(kind: str) -> Callable[..., None]:
-    whole = GraphState._redo
+    whole = Journal._redo
 
-    def redo(self: GraphState, change: tuple[Any, ...], after: Any) -> None:
+    def redo(self: Journal, change: tuple[Any, ...], after: Any) -> None:
         if change[0] != kind:
             whole(self, change, after)
 
@@ -236,7 +236,7 @@ def undo_that_forgets(kind: str) -> Callable[..., None]:
 
 @pytest.mark.parametrize("kind", ["kin", "edge", "args"])
 def test_a_change_that_is_not_done_again_is_seen(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GraphState, "_redo", undo_that_forgets(kind))
+    monkeypatch.setattr(Journal, "_redo", undo_that_forgets(kind))
     with pytest.raises((AssertionError, RuntimeError, KeyError)):
         test_every_pattern_off_and_on_again("mixed", "vulkan")
 
