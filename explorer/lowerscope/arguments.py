@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -48,6 +49,11 @@ def arguments(node: Node) -> dict[str, Any]:
             elif name in defaults:
                 out[name] = defaults[name]
     return out
+
+
+def in_order(users: Mapping[Node, None]) -> Iterable[Node]:
+    """A node's users in the order of the graph: theirs tells who was edited last."""
+    return users if len(users) < 2 else sorted(users)
 
 
 def value_of(node: Any) -> Any:
@@ -97,14 +103,24 @@ class ConvSpec:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self._given = given = arguments(node)
-        weight = shape_of(given["weight"])
+        given = node.args
+        if len(given) < 3:
+            named = self._given
+            given = named["input"], named["weight"], named["bias"]
+        self.input: Node = given[0]  # pyright: ignore[reportAttributeAccessIssue]
+        self.weight: Node = given[1]  # pyright: ignore[reportAttributeAccessIssue]
+        self.bias: Node | None = given[2]  # pyright: ignore[reportAttributeAccessIssue]
+        weight = value_of(self.weight)
         assert weight is not None, "a convolution's weight is a tensor"
-        self._shape = weight
-        self.dims = len(weight) - 2
-        self.input: Node = given["input"]
-        self.weight: Node = given["weight"]
-        self.bias: Node | None = given["bias"]
+        self.dims: int = weight.dim() - 2
+
+    @cached_property
+    def _given(self) -> dict[str, Any]:
+        return arguments(self.node)
+
+    @cached_property
+    def _shape(self) -> tuple[Any, ...]:
+        return tuple(value_of(self.weight).shape)
 
     @classmethod
     def of(cls, node: Node) -> ConvSpec:
@@ -156,12 +172,12 @@ class ConvSpec:
         """Channels of the result."""
         return self._shape[1] * self.groups if self.transposed else self._shape[0]
 
-    @property
+    @cached_property
     def output_shape(self) -> tuple[Any, ...]:
         """Shape of the result, [N, C, *spatial] (an unbatched convolution has no N)."""
         return shape_of(self.node) or ()
 
-    @property
+    @cached_property
     def input_shape(self) -> tuple[Any, ...]:
         """Shape of the input."""
         return shape_of(self.input) or ()

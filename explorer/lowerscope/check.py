@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 import torch
-from torch.fx import Node
+from torch.fx import Graph, Node
 from torch.fx.experimental.symbolic_shapes import statically_known_true
 
 from lowerscope.ops import display_name
@@ -79,6 +79,7 @@ ENGINE_CONDITIONS = (
 
 _ENGINE_NAMES = frozenset(c.name for c in ENGINE_CONDITIONS)
 
+_INTEGER = frozenset({int})
 _PLAIN_TYPES = frozenset({int, str, float, bool, type(None), torch.dtype})
 
 
@@ -107,29 +108,43 @@ class Entry(NamedTuple):
 class Record:
     """What a `Check` wrote down, in order, for one pattern at one anchor."""
 
-    entries: list[Entry] = field(default_factory=list)
-    ways: list[str] = field(default_factory=list)
-    touched: list[str] = field(default_factory=list)  #: nodes that the match had accepted so far, by id
+    rows: list[tuple[Any, ...]] = field(
+        default_factory=list
+    )  #: the fields of an `Entry` each, which few are ever read as
+    ways: Sequence[str] = ()
+    touched: Sequence[str] = ()  #: nodes that the match had accepted so far, by id
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The conditions in the order in which they were met, one at several nodes as often."""
+        return [Entry(*row) for row in self.rows]
 
     def failure(self) -> Entry | None:
         """The root cause: the first failed condition. A failure that only follows from another one is none."""
-        for entry in self.entries:
-            if entry.status is _FAILED:
-                return entry
+        for row in self.rows:
+            if row[1] is _FAILED:
+                return Entry(*row)
+        return None
+
+    def root(self) -> str | None:
+        """The name of the root cause."""
+        for row in self.rows:
+            if row[1] is _FAILED:
+                return row[0]
         return None
 
     def passed(self) -> int:
         """How many conditions held."""
-        passed = {e.name for e in self.entries if e.status is _PASSED}
-        return len(passed.difference([e.name for e in self.entries if e.status is not _PASSED]))
+        passed = {row[0] for row in self.rows if row[1] is _PASSED}
+        return len(passed.difference([row[0] for row in self.rows if row[1] is not _PASSED]))
 
     def engine_names(self) -> set[str]:
         """The engine's own conditions that were stated: they are only when they fail."""
-        return {e.name for e in self.entries if e.name in _ENGINE_NAMES}
+        return {row[0] for row in self.rows if row[0] in _ENGINE_NAMES}
 
-
-#: A check writes an entry for every condition that it is told: made so, it costs a third of a call of the class.
-_entry = tuple.__new__
+    def parts(self) -> frozenset[str]:
+        """The optional parts that were tried."""
+        return frozenset([row[5] for row in self.rows if row[5] is not None])
 
 
 class Surroundings(Protocol):
@@ -138,8 +153,9 @@ class Surroundings(Protocol):
     profile: Mapping[str, Any]
 
     @property
+    def prefixes(self) -> Mapping[Graph, str]: ...  # what the ids of a graph's nodes begin with, before their names
+    @property
     def skips(self) -> bool: ...
-    def id_of(self, node: Node) -> str: ...
     def is_skipped(self, node: Node) -> bool: ...
     def skipped_by(self, node: Node) -> str: ...
     def is_constant(self, node: Node) -> bool: ...
@@ -168,6 +184,8 @@ def holds(fact: Any) -> bool:
 def same(actual: Any, expected: Any) -> bool:
     """Equality that is safe on symbolic sizes, also inside shapes."""
     if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
+        if _INTEGER.issuperset(map(type, actual)) and _INTEGER.issuperset(map(type, expected)):
+            return tuple(actual) == tuple(expected)
         return len(actual) == len(expected) and all(same(a, e) for a, e in zip(actual, expected, strict=True))
     return holds(actual == expected)
 
@@ -180,17 +198,36 @@ class Check:
     pointed to.
     """
 
-    __slots__ = ("_around", "_declared", "_id_of", "_keep", "_part", "parts_failed", "profile", "record")
+    __slots__ = (
+        "_around",
+        "_declared",
+        "_part",
+        "_prefixes",
+        "_rows",
+        "is_constant",
+        "parts_failed",
+        "profile",
+        "record",
+    )
+
+    #: Whether a value is a constant of the program (a node) that nothing mutates; states nothing.
+    is_constant: Callable[[Any], bool]
 
     def __init__(self, declared: Mapping[str, str | None], around: Surroundings, *, keep: bool = True) -> None:
         self._declared = declared  # condition name -> the optional part it belongs to
         self._around = around
-        self._id_of = around.id_of
-        self._part: str | None = None
-        self._keep = keep  # whether to write down what is stated: not so where only the match is wanted
-        self.record = Record()
+        self._prefixes = around.prefixes
+        self.is_constant = around.is_constant
         self.profile = around.profile
-        self.parts_failed: list[str] = []
+        self.begin(keep=keep)
+
+    def begin(self, touched: tuple[str, ...] = (), *, keep: bool = True) -> None:
+        """Begin anew at another anchor, with an empty record; what was recorded so far stays with who holds it."""
+        self.record = Record([], (), touched)
+        # whether to write down what is stated: not so where only the match is wanted
+        self._rows = self.record.rows if keep else None
+        self._part: str | None = None
+        self.parts_failed: Sequence[str] = ()
 
     # ------------------------------------------------------------------ stating conditions
     def that(
@@ -205,40 +242,64 @@ class Check:
         code_map: CodeMap | None = None,
     ) -> None:
         """State that `fact` holds. `because` adds what a reader needs to understand a failure, `code_map` what there is to see."""
+        if fact is not True:
+            fact = holds(fact)
+        self._state(name, _PASSED if fact else _FAILED, expected, actual, at, because, code_map)
+
+    def _state(
+        self,
+        name: str,
+        status: Status,
+        expected: Any,
+        actual: Any,
+        at: Node | None,
+        because: str | None,
+        code_map: CodeMap | None = None,
+    ) -> None:
         if name not in self._declared:
             raise LookupError(f"condition '{name}' is not declared in the pattern's conditions")
-        ok = fact if fact is True or fact is False else holds(fact)
-        if self._keep:
-            self._write(name, _PASSED if ok else _FAILED, expected, actual, at, because, code_map)
-        if not ok:
-            raise PartFailed if self._part else Failed
+        if self._rows is not None:
+            if type(expected) not in _PLAIN_TYPES:
+                expected = self._plain(expected)
+            if type(actual) not in _PLAIN_TYPES:
+                actual = self._plain(actual)
+            node = None if at is None else self._prefixes[at.graph] + at.name
+            self._rows.append((name, status, expected, actual, node, self._part, because, code_map))
+        if status is not _PASSED:
+            raise PartFailed if self._part and status is _FAILED else Failed
 
     def eq(self, name: str, actual: Any, expected: Any, *, at: Node | None = None, because: str | None = None) -> None:
         """State that `actual` equals `expected` (of symbolic sizes: is known to)."""
         plainly = type(actual) is type(expected) and type(actual) in _PLAIN_TYPES
-        fact = actual == expected if plainly else same(actual, expected)
-        self.that(name, fact, at=at, expected=expected, actual=actual, because=because)
+        ok = actual == expected if plainly else same(actual, expected)
+        self._state(name, _PASSED if ok else _FAILED, expected, actual, at, because)
 
     def one_of(
         self, name: str, actual: Any, choices: Iterable[Any], *, at: Node | None = None, because: str | None = None
     ) -> None:
         """State that `actual` is one of `choices`."""
         choices = tuple(choices)
-        fact = (type(actual) in _PLAIN_TYPES and actual in choices) or any(same(actual, c) for c in choices)
-        self.that(name, fact, at=at, expected=choices, actual=actual, because=because)
+        ok = (type(actual) in _PLAIN_TYPES and actual in choices) or any(same(actual, c) for c in choices)
+        self._state(name, _PASSED if ok else _FAILED, choices, actual, at, because)
 
     def at_most(
         self, name: str, actual: Any, limit: Any, *, at: Node | None = None, because: str | None = None
     ) -> None:
         """State that `actual` (a number, or numbers axis by axis) is at most `limit`."""
         pairs = zip(actual, limit, strict=True) if isinstance(actual, (list, tuple)) else ((actual, limit),)
-        self.that(name, all(holds(a <= b) for a, b in pairs), at=at, expected=limit, actual=actual, because=because)
+        status = _PASSED
+        for a, b in pairs:
+            fact = a <= b
+            if fact is not True and not holds(fact):
+                status = _FAILED
+                break
+        self._state(name, status, limit, actual, at, because)
 
     def fail(
         self, name: str, *, at: Node | None = None, expected: Any = None, actual: Any = None, because: str | None = None
     ) -> None:
         """State that the condition does not hold."""
-        self.that(name, False, at=at, expected=expected, actual=actual, because=because)
+        self._state(name, _FAILED, expected, actual, at, because)
 
     def one_user(self, name: str, node: Node, wanted: Node | None = None) -> Node:
         """State that exactly one node reads `node` (a graph output is a reader), and return that reader.
@@ -248,7 +309,7 @@ class Check:
         """
         if len(node.users) == 1:
             (user,) = node.users
-            self.that(name, True, at=user, expected="1 user", actual=f"1 user ({self._id_of(user)})")
+            self._state(name, _PASSED, "1 user", f"1 user ({self._prefixes[user.graph]}{user.name})", user, None)
             return user
         users = sorted(node.users)  # in the order of the graph: the order of `users` tells who was edited last
         others = [u for u in users if u is not (users[0] if wanted is None else wanted)] or users or [node]
@@ -268,7 +329,7 @@ class Check:
             if found
             else ("an input" if node.op == "placeholder" else f"computed by {display_name(node.target)}")
         )
-        self.that(name, found, at=node, expected="a constant", actual=actual, because=because)
+        self._state(name, _PASSED if found else _FAILED, "a constant", actual, node, because)
         return node
 
     def optional(self, part: str, find: Callable[..., P | None], *args: Any) -> P | None:
@@ -286,26 +347,24 @@ class Check:
                 self.touch(*found.nodes)
             return found
         except PartFailed:
-            self.parts_failed.append(part)
+            self.parts_failed = (*self.parts_failed, part)
             return None
         finally:
             self._part = outer
 
     def way(self, name: str) -> None:
         """Say which of the declared `Either` ways the match takes: only its conditions count from here on."""
-        self.record.ways.append(name)
+        self.record.ways = (*self.record.ways, name)
 
     def follows(
         self, name: str, fact: Any, *, at: Node | None = None, expected: Any = None, actual: Any = None
     ) -> None:
         """State a condition whose failure is only a consequence when an optional part has failed before it."""
-        if holds(fact) or not self.parts_failed:
-            self.that(name, fact, at=at, expected=expected, actual=actual)
-            return
-        if self._keep:
-            cause = next(e for e in self.record.entries if e.status is Status.FAILED)
-            self._write(name, Status.FOLLOWS, expected, actual, at, f"Follows from {cause.name}.")
-        raise Failed
+        ok = fact if fact is True or fact is False else holds(fact)
+        if ok or not self.parts_failed:
+            self._state(name, _PASSED if ok else _FAILED, expected, actual, at, None)
+        else:
+            self._state(name, Status.FOLLOWS, expected, actual, at, f"Follows from {self.record.root()}.")
 
     def not_skipped(self, node: Node) -> None:
         """State that the user has not skipped `node`."""
@@ -315,14 +374,10 @@ class Check:
 
     def touch(self, *nodes: Node) -> None:
         """Note nodes as matched so far: a near miss shows them."""
-        if self._keep:
-            self.record.touched += map(self._id_of, nodes)
+        if self._rows is not None:
+            self.record.touched = (*self.record.touched, *[self._prefixes[n.graph] + n.name for n in nodes])
 
     # ------------------------------------------------------------------ asking, without stating anything
-    def is_constant(self, node: Any) -> bool:
-        """Whether `node` is a constant of the program that nothing mutates."""
-        return isinstance(node, Node) and self._around.is_constant(node)
-
     def value(self, node: Node) -> torch.Tensor:
         """A constant, in its own shape and dtype; never write to it. RewriteError: the node is none."""
         return self._around.constant_value(node)
@@ -335,24 +390,14 @@ class Check:
         """What the pattern's `anchors_in` has noted about an anchor, None for nothing."""
         return self._around.noted_of(node)
 
-    def _write(
-        self,
-        name: str,
-        status: Status,
-        expected: Any,
-        actual: Any,
-        at: Node | None,
-        because: str | None,
-        code_map: CodeMap | None = None,
-    ) -> None:
-        expected = expected if type(expected) in _PLAIN_TYPES else self._plain(expected)
-        actual = actual if type(actual) in _PLAIN_TYPES else self._plain(actual)
-        node = None if at is None else self._id_of(at)
-        self.record.entries.append(_entry(Entry, (name, status, expected, actual, node, self._part, because, code_map)))
+    def _id_of(self, node: Node) -> str:
+        return self._prefixes[node.graph] + node.name
 
     def _plain(self, value: Any) -> Any:
         if isinstance(value, Node):
             return self._id_of(value)
+        if type(value) is tuple and _PLAIN_TYPES.issuperset(map(type, value)):
+            return value
         if isinstance(value, (list, tuple)):
             if _PLAIN_TYPES.issuperset(map(type, value)):
                 return tuple(value)

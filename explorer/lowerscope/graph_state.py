@@ -41,7 +41,7 @@ class GraphState(Journal):
         self.skipped_matches: frozenset[tuple[str, ...]] = frozenset()  #: of the stage at work, by their original nodes
         self.noted: dict[str, Any] = {}  #: what a pattern's `anchors_in` found out for its matches, by anchor id
         self.memo: dict[Any, Any] = {}
-        self._prefix: dict[Graph, str] = {}
+        self.prefixes: dict[Graph, str] = {}  #: what the ids of a graph's nodes begin with, before their names
         self._mutating: list[str] = []  # ids whose ops write in place, or once did
         self._match: Match | None = None
         self._made: list[str] = []
@@ -57,7 +57,7 @@ class GraphState(Journal):
             return
         graph = Graph()
         self.graphs[prefix] = graph
-        self._prefix[graph] = prefix
+        self.prefixes[graph] = prefix
         copies: dict[Node, Node] = {}
         for node in source.nodes:
             copies[node] = copy_node(graph, node, copies.__getitem__)
@@ -79,7 +79,7 @@ class GraphState(Journal):
     # ------------------------------------------------------------------ what a Check asks
     def id_of(self, node: Node) -> str:
         """The node's id: its name, after the path of the sub-graph it lives in."""
-        return self._prefix[node.graph] + node.name
+        return self.prefixes[node.graph] + node.name
 
     @property
     def skips(self) -> bool:
@@ -99,9 +99,11 @@ class GraphState(Journal):
         nodes = (self.nodes.get(id) for id in self._mutating)
         return [n for n in nodes if n is not None and _mutates(n)]
 
-    def is_constant(self, node: Node) -> bool:
-        """Whether the node is a parameter, buffer or lifted constant that nothing writes to."""
-        return self._constant_name(node) is not None
+    def is_constant(self, node: Any) -> bool:
+        """Whether it is a node: a parameter, buffer or lifted constant that nothing writes to."""
+        if not isinstance(node, Node) or node.op != "placeholder":
+            return False
+        return self.prefixes[node.graph] + node.name in self._program_constants or self._constant_name(node) is not None
 
     def constant_value(self, node: Node) -> torch.Tensor:
         """A constant, in its own shape and dtype; never write to it. RewriteError: the node is none."""
@@ -126,10 +128,17 @@ class GraphState(Journal):
 
     def origins(self, ids: Iterable[str]) -> tuple[str, ...]:
         """The ids of the original nodes that nodes come from, sorted: by these a match is known."""
-        ledger, ids = self.ledger, tuple(ids)
-        if ledger.parents.keys().isdisjoint(ids):
-            return tuple(sorted(set(ids)))
-        return tuple(sorted({o for id in ids for o in (ledger.origin(id) if id in ledger.parents else (id,))}))
+        parents = self.ledger.parents
+        found: set[str] = set()
+        for id in ids:
+            before = parents.get(id)
+            if not before:
+                found.add(id)
+            elif len(before) == 1 and before[0] not in parents:  # mostly one op that was decomposed
+                found.add(before[0])
+            else:
+                found.update(self.ledger.origin(id))
+        return tuple(found) if len(found) == 1 else tuple(sorted(found))
 
     def _constant_name(self, node: Node) -> str | None:
         while node.op == "placeholder":
@@ -188,7 +197,7 @@ class GraphState(Journal):
         graph = point.graph
         with graph.inserting_before(point):
             node = _create(graph, op, target, tuple(args), dict(kwargs), name)
-        id = self._prefix[graph] + node.name
+        id = self.prefixes[graph] + node.name
         self.nodes[id] = node
         self._journal.append(("new", id))
         return node
@@ -225,7 +234,7 @@ class GraphState(Journal):
         return map_arg(value, lambda n: Ref(self.id_of(n)))
 
     def _fresh_name(self, graph: Graph, base: str) -> str:
-        prefix, name, count = self._prefix[graph], base, 0
+        prefix, name, count = self.prefixes[graph], base, 0
         while prefix + name in self.ledger.records or name in graph._graph_namespace._used_names:
             count += 1
             name = f"{base}_{count}"

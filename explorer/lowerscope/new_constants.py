@@ -43,7 +43,7 @@ class ConstantAdder(GraphState):
             self._constants_by_key[full_key] = known
             self._journal.append(("key", full_key))
         node = self.nodes[known]
-        return node if self._match is None else self._brought_into(self._prefix[self._match.output.graph], node)
+        return node if self._match is None else self._brought_into(self.prefixes[self._match.output.graph], node)
 
     def remember(self, key: Any, compute: Callable[[], Any]) -> Any:
         """`compute()`, once per key for as long as this editor lives (toggling back and forth costs nothing)."""

@@ -28,6 +28,9 @@ class Kind(StrEnum):
     LOWERING = "lowering"
 
 
+_NODE = frozenset({Node})
+
+
 @dataclass(slots=True, eq=False)
 class Part:
     """An optional part that a match has taken in: its nodes, and what the rewrite needs to know of it."""
@@ -55,7 +58,10 @@ class Match:
     def __post_init__(self) -> None:
         if not isinstance(self.nodes, (tuple, list)):
             raise TypeError(f"nodes of a Match are a tuple of nodes, not {_called(self.nodes)}")
-        for node in (self.anchor, *self.nodes, self.output):
+        held = (self.anchor, *self.nodes, self.output)
+        if _NODE.issuperset(map(type, held)):
+            return
+        for node in held:
             if not isinstance(node, Node):
                 raise TypeError(f"anchor, nodes and output of a Match are nodes of the graph, not {_called(node)}")
 

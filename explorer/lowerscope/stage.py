@@ -64,6 +64,8 @@ class Stage:
         self._pending: set[str] = set()  # anchors whose turn is still to come
         self._rivals: dict[str, tuple[_Found, tuple[str, str]]] = {}  # what they would have matched, and who took it
         self._mutating = editor.mutating()
+        self._skips = editor.skips
+        self._checks: dict[str, Check] = {}  # one for each of our own patterns, used again at every anchor
 
     def run(self, polled: Callable[[], None] = lambda: None) -> StageResult:
         """Match and apply at one anchor after the other, in the order of the graph. `polled` is called now and then; whatever it raises ends the stage."""
@@ -82,16 +84,17 @@ class Stage:
 
     # ------------------------------------------------------------------ matching
     def _find(self, pattern: Pattern, anchor: Node) -> _Found:
-        check = Check(pattern.declared(), self.editor)
+        prefix = self.editor.prefixes[anchor.graph]
+        check = self._check(pattern, () if self._skips else (prefix + anchor.name,))
         try:
             if pattern.yours:
                 pattern.is_anchor(anchor)  # what it raised when anchors were listed is told here
-            if self.editor.skips:
+            if self._skips:
                 check.not_skipped(anchor)
-            check.touch(anchor)
+                check.touch(anchor)
             match = pattern.match(anchor, check)
             if match is not None:
-                if self.editor.skips:
+                if self._skips:
                     for node in match.nodes:
                         check.not_skipped(node)
                 self._engine_conditions(match, check)
@@ -101,13 +104,23 @@ class Stage:
         except Exception as error:  # a pattern's own mistake becomes its verdict: the other patterns go on
             return _Found(None, check.record, _place_of(error))
 
+    def _check(self, pattern: Pattern, touched: tuple[str, ...]) -> Check:
+        check = self._checks.get(pattern.name)
+        if check is None:
+            check = Check(pattern.declared(), self.editor)
+            if not pattern.yours:  # a user's pattern may hold on to its check
+                self._checks[pattern.name] = check
+        check.begin(touched)
+        return check
+
     def _engine_conditions(self, match: Match, check: Check) -> None:
-        graph = match.anchor.graph
+        graph, output = match.anchor.graph, match.output
+        taken, leaving = set(match.nodes), []
         for node in match.nodes:
             if node.graph is not graph:
                 check.fail("one_graph", at=node, expected=match.anchor, actual=node)
-        taken, output = set(match.nodes), match.output
-        leaving = [n for n in match.nodes if n is not output and not taken.issuperset(n.users)]
+            if node is not output and not taken.issuperset(node.users):
+                leaving.append(node)
         if leaving:
             back = _path_back(leaving, taken, output)
             if back is not None:
@@ -147,13 +160,14 @@ class Stage:
             self._give(id, Outcome.ERROR, found, reason=found.error)
             return []
         if found.match is None:
-            silent = self.pattern.yours and found.record.failure() is None
+            silent = self.pattern.yours and found.record.root() is None
             reason = "its match returned nothing though no condition failed: return a Match" if silent else ""
             self._give(id, self._miss(self.pattern, found.record), found, reason=reason)
             return []
         self.result.matched = True
-        nodes = tuple(self.editor.id_of(n) for n in found.match.nodes)
-        found.record.touched = list(nodes)
+        prefixes = self.editor.prefixes
+        nodes = tuple([prefixes[n.graph] + n.name for n in found.match.nodes])
+        found.record.touched = nodes
         if self.switched_off is not None:
             outcome = Outcome.DISABLED if self.switched_off == "disabled" else Outcome.SKIPPED
             self._give(id, outcome, found, reason=self.switched_off)
@@ -208,7 +222,7 @@ class Stage:
                     anchor = self.editor.id_of(node)
                     by = (self.pattern.name, self.editor.id_of(match.anchor))
                     if found.match is not None:
-                        found.record.touched = [self.editor.id_of(n) for n in found.match.nodes]
+                        found.record.touched = tuple([self.editor.id_of(n) for n in found.match.nodes])
                         outcome, reason = Outcome.SHADOWED, f"shadowed by {self.pattern.name}"
                         # the way out: write it for what comes of the decomposition
                         if other.yours and self.pattern.kind == "decomposition":
@@ -217,21 +231,19 @@ class Stage:
                         outcome, reason = Outcome.ERROR, found.error
                     else:
                         outcome, reason = self._miss(other, found.record), ""
-                    lost.append(self._verdict(other, anchor, outcome, found, reason=reason, by=by))
+                    lost.append(self._verdict(other, anchor, outcome, found, reason, by=by))
         return lost
 
     def _miss(self, pattern: Pattern, record: Record) -> Outcome:
-        failure = record.failure()
-        if failure is None:
+        failed = record.root()
+        if failed is None:
             return Outcome.NOTHING_TO_FUSE
-        if failure.name == "not_skipped":
+        if failed == "not_skipped":
             return Outcome.SKIPPED
-        return Outcome.NOTHING_TO_FUSE if failure.name in pattern.nothing_to_fuse else Outcome.NEAR_MISS
+        return Outcome.NOTHING_TO_FUSE if failed in pattern.nothing_to_fuse else Outcome.NEAR_MISS
 
     def _give(self, id: str, outcome: Outcome, found: _Found, reason: str = "", **more: Any) -> None:
-        self.result.verdicts[self.pattern.name, id] = self._verdict(
-            self.pattern, id, outcome, found, reason=reason, **more
-        )
+        self.result.verdicts[self.pattern.name, id] = self._verdict(self.pattern, id, outcome, found, reason, **more)
 
     def _verdict(
         self,
@@ -239,18 +251,18 @@ class Stage:
         anchor: str,
         outcome: Outcome,
         found: _Found,
-        *,
         reason: str,
         step: int | None = None,
         by: tuple[str, str] | None = None,
         origins: tuple[str, ...] | None = None,
     ) -> Verdict:
         touched = found.record.touched
-        nodes = (touched[0],) if len(touched) == 1 else tuple(dict.fromkeys(touched))
-        return Verdict(
+        nodes = tuple(touched) if len(touched) == 1 else tuple(dict.fromkeys(touched))
+        # made so, it costs a third of a call of the class
+        return tuple.__new__(Verdict, (
             pattern.name, anchor, outcome, reason, found.record, nodes,
-            self._origins(nodes) if origins is None else origins, self.result.entry[1], pattern, step, by,
-        )  # fmt: skip
+            self.editor.origins(nodes) if origins is None else origins, self.result.entry[1], pattern, step, by,
+        ))  # fmt: skip
 
     def _origins(self, nodes: Iterable[str]) -> tuple[str, ...]:
         return self.editor.origins(nodes)

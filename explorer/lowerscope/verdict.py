@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from lowerscope.check import Record, Status
+from lowerscope.check import Record
 from lowerscope.pattern import Pattern
 from lowerscope.sentences import failure_sentence
 
@@ -78,14 +78,13 @@ class Verdict(NamedTuple):
     @property
     def total(self) -> int:
         """How many conditions there are on the path taken: those of an optional part that was not tried do not count."""
-        tried = frozenset(e.part for e in self.record.entries if e.part is not None)
+        tried = self.record.parts()
         return self.rule.count_conditions(tuple(self.record.ways), tried) + len(self.record.engine_names())
 
     @property
     def failed(self) -> str | None:
         """The name of the condition that is the root cause of a miss."""
-        failure = self.record.failure()
-        return failure.name if failure is not None and self.outcome is not Outcome.APPLIED else None
+        return self.record.root() if self.outcome is not Outcome.APPLIED else None
 
     @property
     def fault(self) -> str | None:
@@ -97,7 +96,7 @@ class Verdict(NamedTuple):
     def matched(self) -> bool:
         """Whether the conditions held, whatever came of it."""
         return self.outcome in (Outcome.APPLIED, Outcome.DECLINED, Outcome.DISABLED, Outcome.SHADOWED) or (
-            self.outcome is Outcome.SKIPPED and not any(e.status is Status.FAILED for e in self.record.entries)
+            self.outcome is Outcome.SKIPPED and self.record.root() is None
         )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from lowerscope.arguments import arguments
+from lowerscope.arguments import arguments, in_order
 from lowerscope.check import Check
 from lowerscope.ops import display_name
 
@@ -22,13 +22,16 @@ CLAMPING = (aten.relu.default, aten.hardtanh.default, aten.clamp.default, aten.c
 
 def clamping_reader(node: Node) -> Node | None:
     """The first reader of a node that is one of `CLAMPING`."""
-    return next((user for user in sorted(node.users) if user.target in CLAMPING), None)
+    for user in in_order(node.users):
+        if user.target in CLAMPING:
+            return user
+    return None
 
 
 def clamp_follows(check: Check, name: str, before: Node) -> Node:
     """The condition `name`: one of `CLAMPING` reads `before`; returns it. At fault is what reads it instead."""
     found = clamping_reader(before)
-    follower = found or min(before.users, default=before)
+    follower = found if found is not None else min(before.users, default=before)
     check.follows(
         name,
         found is not None,

@@ -12,7 +12,11 @@ from lowerscope.partition_graph import keeps_constant
 
 def are_constants(check: Check, name: str, anchor: Node, *weights: Any) -> None:
     """The condition `name`: each of `weights` is a constant, one merely transposed or dequantized, or left out."""
-    computed = next((w for w in weights if isinstance(w, Node) and not check.is_constant(_source(check, w))), None)
+    computed = None
+    for w in weights:
+        if not check.is_constant(w) and isinstance(w, Node) and not check.is_constant(_source(check, w)):
+            computed = w
+            break
     check.that(
         name, computed is None, at=computed or anchor, expected="constants", actual=computed or "constants",
         because="weights are packed before the program runs",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from lowerscope.arguments import ConvSpec, arguments, dtype_of, shape_of
+from lowerscope.arguments import ConvSpec, arguments, dtype_of, in_order, shape_of
 from lowerscope.check import Check, Condition, Optional, same
 from lowerscope.editor import Editor
 from lowerscope.ops import display_name, vulkan
@@ -25,6 +25,7 @@ _ORDER_MATTERS = {
 }
 _ACTIVATIONS = (*CLAMPING, aten.leaky_relu.default)
 _DTYPES = (torch.float16, torch.float32)
+_LIMITS = ("max_texture_width", "max_texture_height", "max_texture_depth")
 
 
 @pattern("vulkan", "webgpu", after=["fold_batch_norm"], source="pytorch/executorch#24823")
@@ -88,9 +89,13 @@ class Conv2dWithEpilogue(Pattern):
             check.constant("constant_bias", spec.bias, because="biases are packed before the program runs")
         check.eq("batch_1", spec.batch, 1, at=anchor)
         check.one_of("dtype", dtype_of(anchor), _DTYPES, at=anchor)
-        fusable = next((u for u in sorted(anchor.users) if u.target in _RESIDUAL_OPS or u.target in _ACTIVATIONS), None)
+        fusable = None
+        if len(anchor.users) != 1:  # else it is of no matter which
+            fusable = next(
+                (u for u in sorted(anchor.users) if u.target in _RESIDUAL_OPS or u.target in _ACTIVATIONS), None
+            )
         user = check.one_user("one_user", anchor, wanted=fusable)
-        limits = tuple(check.profile[f"max_texture_{axis}"] for axis in ("width", "height", "depth"))
+        limits = tuple(map(check.profile.__getitem__, _LIMITS))
         check.at_most("input_fits_texture", texture_extents(spec.input_shape), limits, at=spec.input)
         check.at_most("output_fits_texture", texture_extents(spec.output_shape), limits, at=anchor)
 
@@ -153,7 +158,7 @@ class Conv2dWithEpilogue(Pattern):
         return Part((mul,), {"x": x, "scale": scale})
 
     def _activation(self, check: Check, before: Node) -> Part | None:
-        found = next((user for user in sorted(before.users) if user.target in _ACTIVATIONS), None)
+        found = next((user for user in in_order(before.users) if user.target in _ACTIVATIONS), None)
         if found is None:
             return None
         check.one_user("activation_one_user", before, wanted=found)

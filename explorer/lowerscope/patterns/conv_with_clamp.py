@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch.fx import Node
 
-from lowerscope.arguments import ConvSpec, arguments
+from lowerscope.arguments import ConvSpec, arguments, in_order
 from lowerscope.check import Check, Condition, Optional
 from lowerscope.editor import Editor
 from lowerscope.ops import vulkan
@@ -15,6 +15,8 @@ from lowerscope.patterns._weights import are_constants
 from lowerscope.quantized import is_dequantize
 
 aten = torch.ops.aten
+
+_SQUEEZES = (aten.squeeze.dim, aten.squeeze.dims)
 
 
 @pattern(
@@ -69,7 +71,12 @@ class ConvWithClamp(Pattern):
         return Match(anchor, nodes, found, {"spec": spec, "squeeze": squeeze, "bounds": bounds})
 
     def _squeeze(self, check: Check, spec: ConvSpec) -> Part | None:
-        found = next((user for user in sorted(spec.node.users) if spec.dims == 2 and _drops_height(user)), None)
+        found = None
+        if spec.dims == 2:
+            for user in in_order(spec.node.users):
+                if user.target in _SQUEEZES and _drops_height(user):
+                    found = user
+                    break
         if found is None:
             return None
         check.one_user("squeeze_one_user", spec.node, wanted=found)
@@ -104,8 +111,6 @@ class ConvWithClamp(Pattern):
 
 
 def _drops_height(node: Node) -> bool:
-    """Whether the node is the squeeze of [N, C, 1, L] to [N, C, L]."""
-    if node.target not in (aten.squeeze.dim, aten.squeeze.dims):
-        return False
+    """Whether the node, one of `_SQUEEZES`, is that of [N, C, 1, L] to [N, C, L]."""
     dims = arguments(node)["dim"]
     return dims in (2, -2) or tuple(dims if isinstance(dims, (list, tuple)) else ()) in ((2,), (-2,))

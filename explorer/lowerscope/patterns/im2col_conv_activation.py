@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.fx import Node
 
-from lowerscope.arguments import ConvSpec, arguments, aten, value_of
+from lowerscope.arguments import ConvSpec, arguments, aten, in_order, value_of
 from lowerscope.check import Check, Condition, Optional
 from lowerscope.editor import Editor
 from lowerscope.ops import category, display_name, ort_webgpu
@@ -68,7 +68,7 @@ class Im2colConvActivation(Pattern):
         return Match(anchor, nodes, nodes[-1], {"spec": spec, "activation": activation})
 
     def _activation(self, check: Check, conv: Node) -> Part | None:
-        found = next((u for u in sorted(conv.users) if _is_activation(u)), None)
+        found = next((u for u in in_order(conv.users) if _is_activation(u)), None)
         if found is None:
             return None
         kind = _KINDS.get(found.target)
