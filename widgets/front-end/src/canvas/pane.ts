@@ -22,6 +22,8 @@ import { boxesOf } from "./where";
 const MARGIN = 160;
 /** Ms without a gesture after which the bitmap is drawn sharp again. */
 const SETTLE = 110;
+/** Ms out of view after which the bitmaps are given back: scrolling back and forth must not draw them anew each time. */
+const GONE = 3000;
 
 export class Pane {
   readonly element = document.createElement("div");
@@ -40,6 +42,7 @@ export class Pane {
   #dirty = { base: true, overlay: true, minimap: true };
   #request = 0;
   #settle = 0;
+  #leaving = 0;
   #onScreen = true;
   #shown: Shown | null = null;
   #state: State | null = null;
@@ -94,6 +97,7 @@ export class Pane {
     for (const observer of this.#observers) observer.disconnect();
     cancelAnimationFrame(this.#request);
     clearTimeout(this.#settle);
+    clearTimeout(this.#leaving);
     this.#panning.cancel();
     this.#morphing.cancel();
     this.#canvas.width = this.#overlay.width = 0;
@@ -238,7 +242,8 @@ export class Pane {
       this.#dirty.base = false;
       this.#dirty.overlay = true;
     }
-    const view: View = { camera: this.#drawn, ...this.#size, margin: MARGIN, ratio: this.#ratio };
+    const strip = this.minimap.element.clientWidth && STRIP; // none at the left of Split
+    const view: View = { camera: this.#drawn, ...this.#size, margin: MARGIN, ratio: this.#ratio, strip };
     if (this.#dirty.overlay || base) {
       this.#dirty.overlay = false;
       const frame = this.#painter.frame(this.#painter.base, view, shown, this.#state, this.#theme, this.#moving);
@@ -318,10 +323,15 @@ export class Pane {
   }
 
   #appear(onScreen: boolean): void {
+    clearTimeout(this.#leaving);
     if (onScreen === this.#onScreen) return;
-    this.#onScreen = onScreen;
-    if (this.#size.width > 0) this.#allocate();
-    this.schedule();
+    const change = () => {
+      this.#onScreen = onScreen;
+      if (this.#size.width > 0) this.#allocate();
+      this.schedule();
+    };
+    if (onScreen) change();
+    else this.#leaving = window.setTimeout(change, GONE);
   }
 }
 
