@@ -32,8 +32,6 @@ export interface Frame {
   detail: Detail;
   /** Layout units per CSS px: lines that must not get thinner than one px are `Math.max(width, px)` wide. */
   px: number;
-  /** Where the minimap begins, in layout units. */
-  free: number;
   /** Rows inside the window, ascending. */
   nodeRows: readonly number[];
   moduleRows: readonly number[];

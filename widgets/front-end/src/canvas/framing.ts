@@ -1,4 +1,5 @@
 /** Where the panes look: fit, zoom, centre, the first look, and what comes into view while stepping. */
+import { clientBox } from "../client_box";
 import type { State } from "../state";
 import type { Store } from "../store";
 import { Kind } from "../scene";
@@ -135,7 +136,7 @@ export class Framing {
     const sheet = this.root.querySelector(".ls-right");
     if (sheet === null || sheet.clientHeight === 0 || getComputedStyle(sheet).position !== "absolute")
       return { top, bottom: 0 };
-    const overlap = pane.element.getBoundingClientRect().bottom - sheet.getBoundingClientRect().top;
+    const overlap = clientBox(pane.element).bottom - clientBox(sheet).top;
     return { top, bottom: Math.max(0, Math.min(pane.height - 80, overlap)) };
   }
 

@@ -1,4 +1,5 @@
 /** Pointer and wheel on a pane: pan, zoom, pinch, hover, click, double click, context menu. */
+import { clientBox } from "../client_box";
 import { claim } from "../claim";
 import type { Pane } from "./pane";
 
@@ -30,7 +31,7 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
   let dragging = false;
 
   const place = (event: MouseEvent): PointerPlace => {
-    const box = element.getBoundingClientRect();
+    const box = clientBox(element);
     return {
       x: event.clientX - box.left,
       y: event.clientY - box.top,
@@ -58,7 +59,7 @@ export function addGestures(pane: Pane, handlers: Handlers): () => void {
     if (other !== undefined) {
       const before = Math.hypot(last.x - other.x, last.y - other.y);
       const now = Math.hypot(event.clientX - other.x, event.clientY - other.y);
-      const box = element.getBoundingClientRect();
+      const box = clientBox(element);
       camera.pan((event.clientX - last.x) / 2, (event.clientY - last.y) / 2);
       if (before > 0)
         camera.zoomAt(now / before, (event.clientX + other.x) / 2 - box.left, (event.clientY + other.y) / 2 - box.top);

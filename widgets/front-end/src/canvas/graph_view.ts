@@ -1,4 +1,5 @@
 /** The graph's region: one pane or two, with gestures, keys, tip, menu and mirror, drawn from the store's state. */
+import { clientBox } from "../client_box";
 import type { Scene } from "../scene";
 import { shownSteps, type State } from "../state";
 import type { Store } from "../store";
@@ -91,7 +92,7 @@ export class GraphView {
   /** What is at a point of the page, as tests ask for it. */
   hitTest(clientX: number, clientY: number): Hit | null {
     for (const { pane } of this.#sides) {
-      const box = pane.element.getBoundingClientRect();
+      const box = clientBox(pane.element);
       if (clientX >= box.left && clientX < box.right && clientY >= box.top && clientY < box.bottom)
         return pane.hitTest(clientX - box.left, clientY - box.top);
     }
@@ -103,7 +104,7 @@ export class GraphView {
     for (const { pane } of this.#sides) {
       const inPane = pane.nodeRect(this.store.state.scene?.nodeRow(id) ?? -1);
       if (inPane === null) continue;
-      const box = pane.element.getBoundingClientRect();
+      const box = clientBox(pane.element);
       return new DOMRect(box.left + inPane.x, box.top + inPane.y, inPane.width, inPane.height);
     }
     return null;
@@ -277,8 +278,8 @@ export class GraphView {
       "ls-pointing",
       hit !== null && hit.kind !== "edge" && (hit.kind !== "module" || hit.header),
     );
-    const box = pane.element.getBoundingClientRect();
-    const here = this.element.getBoundingClientRect();
+    const box = clientBox(pane.element);
+    const here = clientBox(this.element);
     this.#tip.show(
       this.#menu.open ? null : hit,
       state.scene,
@@ -307,7 +308,7 @@ export class GraphView {
   }
 
   #openMenu(pane: Pane, place: PointerPlace): void {
-    const here = this.element.getBoundingClientRect();
+    const here = clientBox(this.element);
     this.#tip.show(null, null, this.store.state, 0, 0);
     this.#takeFocus();
     this.#menu.show(

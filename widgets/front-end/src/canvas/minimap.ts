@@ -1,4 +1,5 @@
 /** A strip that shows the whole graph: matches in the focused pattern's colour, misses in red, and the window's frame. */
+import { clientBox } from "../client_box";
 import { Fate } from "../lives";
 import type { Attention } from "./attention";
 import { patternColour } from "./draw_hulls";
@@ -22,7 +23,7 @@ export class Minimap {
     this.#frame.className = "ls-minimap-frame";
     this.element.append(this.#canvas, this.#frame);
     const point = (event: PointerEvent) => {
-      const box = this.element.getBoundingClientRect();
+      const box = clientBox(this.element);
       const world = this.#world;
       if (world === null || box.height === 0) return;
       const along = (event.clientY - box.top - PADDING) / (box.height - 2 * PADDING);

@@ -21,7 +21,6 @@ export interface View {
   height: number;
   margin: number; // px drawn beyond every side of the pane
   ratio: number;
-  strip?: number; // px at the right that the minimap lies over
 }
 
 /** Boxes at a moment of a layout's change. */
@@ -74,7 +73,6 @@ export class Painter {
       ratio,
       detail: detailAt(camera.zoom),
       px: 1 / camera.zoom,
-      free: view.strip ? camera.toLayoutX(view.width - view.strip) : Infinity,
       nodeRows: index.nodes.rows(reach),
       moduleRows: index.modules.rows(reach),
       routeRows: index.routes.rows(reach),

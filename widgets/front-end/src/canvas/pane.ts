@@ -242,8 +242,7 @@ export class Pane {
       this.#dirty.base = false;
       this.#dirty.overlay = true;
     }
-    const strip = this.minimap.element.clientWidth && STRIP; // none at the left of Split
-    const view: View = { camera: this.#drawn, ...this.#size, margin: MARGIN, ratio: this.#ratio, strip };
+    const view: View = { camera: this.#drawn, ...this.#size, margin: MARGIN, ratio: this.#ratio };
     if (this.#dirty.overlay || base) {
       this.#dirty.overlay = false;
       const frame = this.#painter.frame(this.#painter.base, view, shown, this.#state, this.#theme, this.#moving);

@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useLayoutEffect, useRef, useState } from "preact/hooks";
 
+import { clientBox } from "../client_box";
 import type { ConditionRow, Explanation } from "../protocol";
 import { CodeMapPlot } from "./code_map";
 import { classOf, partsOf, signOf, wordOf } from "./condition";
@@ -65,7 +66,7 @@ const MARGIN = 14;
 function bringIntoView(row: HTMLElement | null | undefined): void {
   const column = row?.closest<HTMLElement>(".ls-scroll");
   if (!row || !column) return;
-  const beyond = row.getBoundingClientRect().bottom - column.getBoundingClientRect().bottom;
+  const beyond = clientBox(row).bottom - clientBox(column).bottom;
   if (beyond > 0) column.scrollTop += beyond + MARGIN;
 }
 

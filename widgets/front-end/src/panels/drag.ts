@@ -2,6 +2,8 @@
 
 import { useRef, useState } from "preact/hooks";
 
+import { clientBox } from "../client_box";
+
 /** A press that moves less than this, in CSS px, is a click. */
 const SLACK = 5;
 
@@ -72,7 +74,7 @@ export function useDrag(list: { current: HTMLElement | null }, onMove: (name: st
 
 function placeAt(rows: readonly HTMLElement[], y: number): Over | null {
   for (const row of rows) {
-    const box = row.getBoundingClientRect();
+    const box = clientBox(row);
     if (y < box.top + box.height / 2) return { name: row.dataset["pattern"] ?? "", after: false };
   }
   const last = rows.at(-1);

@@ -1,6 +1,8 @@
 /** The one open menu of the widget. It lies over all regions, since a column that scrolls would cut it off. */
 
 import type { JSX } from "preact";
+
+import { clientBox } from "../client_box";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
 import { focused } from "./bits";
@@ -91,9 +93,9 @@ function entries(menu: HTMLElement): HTMLElement[] {
 function place(menu: HTMLElement, anchor: HTMLElement): void {
   const frame = menu.parentElement?.getBoundingClientRect();
   if (!frame) return;
-  const at = anchor.getBoundingClientRect();
+  const at = clientBox(anchor);
   menu.style.maxHeight = `${frame.height - 2 * MARGIN}px`;
-  const { width, height } = menu.getBoundingClientRect();
+  const { width, height } = clientBox(menu);
   const below = at.bottom - frame.top + 2;
   const above = at.top - frame.top - 2 - height;
   const top = below + height <= frame.height - MARGIN || above < MARGIN ? below : above;

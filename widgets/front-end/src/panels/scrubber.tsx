@@ -2,6 +2,7 @@
 
 import type { JSX } from "preact";
 
+import { clientBox } from "../client_box";
 import { claim } from "../claim";
 import { Button } from "./bits";
 import { useSide } from "./side";
@@ -23,7 +24,7 @@ export function Scrubber(): JSX.Element {
       track.focus();
     }
     if (!track.hasPointerCapture(event.pointerId)) return;
-    const box = track.getBoundingClientRect();
+    const box = clientBox(track);
     store.setStep(Math.round(((event.clientX - box.left) / box.width) * last));
   };
   const key = (event: KeyboardEvent) => {
