@@ -12,7 +12,8 @@ from torch import nn
 from torch.export import Dim
 from torch.nn import functional as F
 
-from lowerscope.check import Check, Condition
+from lowerscope.check import Check, Condition, Failed
+from lowerscope.editor import Editor
 from lowerscope.errors import LowerscopeError
 from lowerscope.lowering import lower
 from lowerscope.measure.parity import parity
@@ -445,3 +446,23 @@ def test_sizes_that_are_written_otherwise_are_the_same(mine):
     found = Session(capture(Shifted().eval(), (torch.randn(5, 3),), None, {"x": {0: Dim("rows", min=2, max=64)}}))
     assert found.why_not("mine", "relu").headline.startswith("mine is applied at relu")
     assert found.parity().verdict.item() == "equal"
+
+
+def test_a_check_that_begins_anew_leaves_what_it_recorded_before():
+    editor = Editor(capture(nn.ReLU(), (torch.randn(2),)))
+    node = editor.nodes["relu"]
+    check = Check({"width": None}, editor)
+    check.eq("width", 1, 1, at=node)
+    check.touch(node)
+    first = check.record
+
+    check.begin(("other",))
+    with pytest.raises(Failed):
+        check.eq("width", [2, node], [1, node], at=node)
+    assert [(e.name, e.status, e.actual, e.node) for e in first.entries] == [("width", "passed", 1, "relu")]
+    assert (first.root(), first.passed(), tuple(first.touched)) == (None, 1, ("relu",))
+    failure = check.record.failure()
+    assert failure is not None
+    # a value that holds a node is kept by the node's id, as it was
+    assert (failure.expected, failure.actual, check.record.root()) == ((1, "relu"), (2, "relu"), "width")
+    assert (check.record.passed(), tuple(check.record.touched)) == (0, ("other",))
