@@ -39,7 +39,7 @@ class FoldConstants(Pattern):
         Condition("one_tensor", "the result is one tensor"),
         Condition("not_huge", "the result is not huge"),
     )
-    nothing_to_fuse = ("constant_inputs",)
+    nothing_to_fuse = ("constant_inputs", "not_quantized")
 
     def anchors_in(self, editor: Editor) -> Iterable[Node]:
         """The last call of every run that constants alone feed, and each call that ends one because it may not be folded.

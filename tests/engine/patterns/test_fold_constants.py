@@ -249,6 +249,8 @@ def test_a_statically_quantized_weight_stays_quantized():
         lowering = lower(program, target)
         assert not steps_of(lowering)
         assert any("int8" in str(v.dtype) for v in lowering.program.constants.values())
+        outcomes = {str(v.outcome) for v in lowering.verdicts_of(PATTERN)}
+        assert outcomes == {"nothing to fuse"}, "a weight that is to stay quantized is no near miss"
 
 
 def test_its_place():
