@@ -66,8 +66,8 @@ class ExamplePattern(Pattern):
             "begins",
             begins,
             at=anchor,
-            expected="a node of the pattern feeding it",
-            actual="found" if begins else "none",
+            expected=_producers(output),
+            actual=_fed_by(anchor),
         )
         for call in reversed(calls):  # from the anchor upstream, as it was aligned
             self._state(call, best, aligner, found is not None, check)
@@ -90,7 +90,7 @@ class ExamplePattern(Pattern):
                     met.update(found.met)
                     break
         if met:
-            check.that("begins", True, at=anchor, expected="a node of the pattern feeding it", actual="found")
+            check.that("begins", True, at=anchor, expected=_producers(output), actual=_fed_by(anchor))
         for call, node in met.items():
             if call.op == "call_function":
                 check.touch(node)
@@ -171,7 +171,7 @@ def pattern_from(
         raise RecipeError(f"'{title}' computes nothing: its search function gives back an input")
     conditions = [
         Condition("ends", f"its op is {display_name(output.target)}"),
-        Condition("begins", f"something that feeds it belongs to {title}"),
+        Condition("begins", f"it is fed by {_producers(output)}, as in {title}"),
     ]
     conditions += [Condition(f"node_{c.name}", _described(c)) for c in reversed(calls)]
     conditions.append(Condition("no_escape", "values inside the match are read only inside it"))
@@ -267,8 +267,22 @@ def _close(aligner: Aligner) -> bool:
 
 
 def _described(call: Node) -> str:
-    inputs = ", ".join(n.name for n in call.all_input_nodes)
-    return f"{display_name(call.target)}({inputs})"
+    # where a tensor is made is not compared
+    keywords = [f"{name}={a}" for name, a in call.kwargs.items() if name not in ("device", "pin_memory", "layout")]
+    given = [str(a) for a in call.args] + keywords
+    return f"{display_name(call.target)}({', '.join(given)})"
+
+
+def _producers(output: Node) -> str:
+    """What feeds the last call of a pattern: "aten.add or aten.full", or "its inputs" where no call does."""
+    calls = dict.fromkeys(display_name(n.target) for n in output.all_input_nodes if n.op == "call_function")
+    return " or ".join(calls) or "its inputs"
+
+
+def _fed_by(anchor: Node) -> str:
+    """What feeds a node of the program, as `_producers` says it."""
+    named = [display_name(n.target) if n.op == "call_function" else n.name for n in anchor.all_input_nodes]
+    return " and ".join(dict.fromkeys(named)) or "nothing"
 
 
 def _name_of(where: Where) -> str:

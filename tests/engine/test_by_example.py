@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from lowerscope import capture, pattern_from
+from lowerscope.check import Condition
 from lowerscope.errors import RecipeError
 from lowerscope.explain import ConditionRow
 from lowerscope.measure.counts import count_ops
@@ -331,3 +332,17 @@ def test_what_cannot_be_a_pattern_is_refused_in_a_sentence(search, options, says
 def test_example_inputs_are_tensors():
     with pytest.raises(RecipeError, match="a sequence of tensors"):
         pattern_from(torch.sin, torch.cos, [2.0], name=NAME)  # type: ignore[list-item]
+
+
+def test_conditions_tell_the_literals_of_a_call_and_what_feeds_the_anchor():
+    def search(x):
+        return torch.relu(x + torch.full((1, 3), 0.5))
+
+    made = pattern_from(search, lambda x: torch.relu(x + 0.5), [torch.rand(1, 3)], name=NAME)
+    says = {c.name: c.says for c in made.conditions if isinstance(c, Condition)}
+    assert says["node_full"] == "aten.full([1, 3], 0.5)"
+    assert says["begins"] == f"it is fed by aten.add.Tensor, as in {NAME}"
+    session = _session(lambda _, x: torch.relu(x + torch.full((1, 3), 0.25)) + torch.relu(x * x), torch.rand(1, 3))
+    failed = session.why_not(NAME, "relu_1").failed
+    assert failed is not None
+    assert (failed.name, failed.expected, failed.actual) == ("begins", "aten.add.Tensor", "aten.mul.Tensor")
