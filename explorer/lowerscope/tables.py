@@ -28,7 +28,9 @@ def patterns_frame(lowering: Lowering) -> pd.DataFrame:
     """A row per pattern of the target, in its order.
 
     Columns: kind, enabled; how many anchors were applied, near (misses), skipped, declined, shadowed, would (a disabled
-    pattern would take), errors; note (why it is off, or the first error).
+    pattern would take), errors; note (why it is off, or the first error). Skipped counts the anchors at which a skip is
+    what ended the matching: since a skipped node is opaque, nothing is asked beyond it, so some of them might not have
+    matched without the skip.
     """
     counts = counted(lowering)
     errors: dict[str, str] = {}
