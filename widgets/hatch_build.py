@@ -22,7 +22,14 @@ FRONT_END = Path("widgets/front-end")
 STATIC = Path("widgets/lowerscope_widgets/static")
 BUNDLE = ("explorer.js", "explorer.css")
 DIGEST = "sources.sha256"
-CONFIGURATION = ("package.json", "package-lock.json", "tsconfig.json", "build.mjs", "internal_names.mjs")
+CONFIGURATION = (
+    "package.json",
+    "package-lock.json",
+    "tsconfig.json",
+    "build.mjs",
+    "internal_names.mjs",
+    "no_queue.mjs",
+)
 
 
 class BundleError(RuntimeError):

@@ -36,6 +36,7 @@ const explorer = {
   outdir: bundle,
   platform: "browser",
   minify: true,
+  alias: { flatqueue: "./no_queue.mjs" },
   mangleProps: new RegExp(`^(${internalNames.join("|")})$`),
   legalComments: "inline",
 };

@@ -40,6 +40,10 @@ test("no name is shortened that is also written as a string, by which a property
   assert.deepEqual(spokenBy(quoted), []);
 });
 
+test("nothing asks flatbush for neighbours, whose queue the bundle leaves out", () => {
+  assert.ok(texts("src", /\.tsx?$/).every((text) => !/\bneighbors\b/.test(text)));
+});
+
 test("every name is one that the sources use", () => {
   const words = new Set(texts("src", /\.tsx?$/).flatMap((text) => text.match(/\w+/g) ?? []));
   assert.deepEqual(internalNames.filter((name) => !words.has(name)), []);
