@@ -22,8 +22,8 @@ COUNT = """
   window.cleared = 0;  // every drawing of a bitmap begins with it
   const clear = CanvasRenderingContext2D.prototype.clearRect;
   CanvasRenderingContext2D.prototype.clearRect = function (...box) { window.cleared++; clear.apply(this, box); };
-  document.body.style.marginBottom = '6000px';
-  document.documentElement.style.overflow = document.body.style.overflow = 'visible';
+  const below = document.body.appendChild(document.createElement('div'));
+  below.style.height = '6000px';
 }
 """
 WIDTHS = "() => [...document.querySelectorAll('.ls-stage canvas')].map((canvas) => canvas.width)"
