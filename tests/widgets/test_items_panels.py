@@ -116,7 +116,7 @@ def test_a_number_keeps_clear_of_a_double_outline(widget: Widget) -> None:
         })"""
     )
     assert room
-    assert min(room) > 4.5  # the inner line ends at 3.5 px
+    assert min(room) > 3.5  # where the inner line ends
 
 
 def drag(widget: Widget, pattern: str, onto: str) -> None:
