@@ -62,10 +62,12 @@ class Writer:
         known = self._known.get(key)
         if known is None or not _runs_the_same(known[0], record):
             written = self._derive(record, records, constants)
-        elif known[0].val is record.val:
+        elif known[0].val is record.val and known[0].trace is record.trace:
             return known[1]
-        else:  # lowered again: the same op on nodes of the same names, whose shapes may be others
-            written = known[1]._replace(shape=self.strings(labels.value_text(record.val)))
+        else:  # lowered again: the same op on nodes of the same names, whose shapes and source lines may be others
+            text = self.strings
+            shape, source = text(labels.value_text(record.val)), text(labels.source_text(record.trace))
+            written = known[1]._replace(shape=shape, source=source)
         self._known[key] = (record, written)
         return written
 

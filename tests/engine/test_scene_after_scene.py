@@ -109,3 +109,9 @@ def test_what_stays_is_not_derived_anew(monkeypatch: pytest.MonkeyPatch) -> None
     records, before = fewer.ledger.records, whole.ledger.records
     assert set(looked_at) == {id for id, record in records.items() if before.get(id) is not record}
     assert 0 < len(looked_at) < len(records)
+
+
+def test_a_node_of_a_known_name_that_another_line_makes() -> None:
+    """What a decomposition names anew may stand where another node of that name and that op stood, from another line."""
+    start = Recipe("xnnpack")
+    follow(load(SAMPLES / "migan.pt2"), [start, start.disable("polyphase_conv_transpose"), start])
