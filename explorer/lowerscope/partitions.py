@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -61,7 +62,7 @@ class Partitions:
     regions: tuple[Region, ...]
     outside: Mapping[str, str]
 
-    @property
+    @cached_property
     def delegated(self) -> frozenset[str]:
         """Every node that is in a region."""
         return frozenset(id for region in self.regions for id in region.nodes)

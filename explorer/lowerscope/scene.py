@@ -27,7 +27,7 @@ from lowerscope.recipe import Recipe, Skip
 from lowerscope.scene_layout import Layouts, Places, place, slots
 from lowerscope.scene_matches import VERDICTS, MatchTables, match_tables
 from lowerscope.scene_nodes import NodeTable, Writer, flags, node_table
-from lowerscope.tables import reasons_frame
+from lowerscope.tables import reason_rows
 from lowerscope.verdict import Outcome
 
 VERSION = 1
@@ -303,16 +303,15 @@ class SceneMaker:
         }
 
     def _reasons(self, lowering: Lowering) -> list[dict[str, Any]]:
-        frame = reasons_frame(lowering).head(_REASONS_SHOWN)
         return [
             {
                 "pattern": row["pattern"],
                 "condition": row["condition"],
                 "sentence": shortened(row["sentence"]),
-                "count": int(row["count"]),
-                "anchors": list(row["anchors"][:_ANCHORS_SHOWN]),
+                "count": row["count"],
+                "anchors": row["anchors"][:_ANCHORS_SHOWN],
             }
-            for row in frame.to_dict("records")
+            for row in reason_rows(lowering)[:_REASONS_SHOWN]
         ]
 
 

@@ -74,10 +74,18 @@ def reasons_frame(lowering: Lowering, pattern: str | None = None) -> pd.DataFram
 
     Columns: count, pattern, condition, sentence ("14 aten.convolution: the batch size is 8, expected 1"), anchors.
     """
+    columns = ["count", "pattern", "condition", "sentence", "anchors"]
+    return Table(reason_rows(lowering, pattern), columns=pd.Index(columns))
+
+
+def reason_rows(lowering: Lowering, pattern: str | None = None) -> list[dict[str, Any]]:
+    """The rows of `reasons_frame`."""
     groups: dict[tuple[str, str, str, str], list[Verdict]] = {}
     for verdict in lowering.verdicts.values():
+        if verdict.outcome is not Outcome.NEAR_MISS or pattern not in (None, verdict.pattern):
+            continue
         failure = verdict.record.failure()
-        if verdict.outcome is Outcome.NEAR_MISS and failure and (pattern is None or verdict.pattern == pattern):
+        if failure:
             key = (verdict.pattern, failure.name, plain(failure.actual, " and "), plain(failure.expected))
             groups.setdefault(_blurred(key, failure.actual), []).append(verdict)
     rows = []
@@ -95,7 +103,7 @@ def reasons_frame(lowering: Lowering, pattern: str | None = None) -> pd.DataFram
             }
         )
     rows.sort(key=lambda r: -r["count"])
-    return Table(rows, columns=pd.Index(["count", "pattern", "condition", "sentence", "anchors"]))
+    return rows
 
 
 def _blurred(key: tuple[str, str, str, str], actual: Any) -> tuple[str, str, str, str]:
