@@ -17,8 +17,8 @@ from lowerscope.journal import Undone
 from lowerscope.ledger import Ledger, NodeRecord
 from lowerscope.stage import StageResult
 
-#: How many stages' results are kept.
-_MOST_KEPT = 100
+#: How many stages' results are kept: those of five recipes or so. One of 10,000 nodes takes up to 5 MB.
+_MOST_KEPT = 40
 
 
 @dataclass(eq=False, slots=True)
