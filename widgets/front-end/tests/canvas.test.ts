@@ -6,10 +6,12 @@ import { READABLE } from "../src/canvas/framing";
 import { hitTest } from "../src/canvas/hit";
 import { nodesOfMatch } from "../src/canvas/hulls_shown";
 import { indexOf, RowIndex } from "../src/canvas/index_tree";
+import { drawModuleHeaders } from "../src/canvas/draw_modules";
+import type { Frame } from "../src/canvas/frame";
 import { Detail, detailAt, readable } from "../src/canvas/lod";
 import { layoutChange } from "../src/canvas/motion";
 import { Shown } from "../src/canvas/shown";
-import { middle, plain } from "../src/canvas/text";
+import { middle, plain, TextCache } from "../src/canvas/text";
 import { luminance } from "../src/canvas/theme";
 import { Fate } from "../src/lives";
 import { decode } from "../src/scene";
@@ -210,4 +212,34 @@ test("brightness of a colour, or nothing for a transparent one", () => {
   assert.equal(luminance("rgb(255, 255, 255)"), 1);
   assert.equal(luminance("rgb(0, 0, 0)"), 0);
   assert.equal(luminance("rgba(0, 0, 0, 0)"), null);
+});
+
+test("a module's kind ends where the pane does, and is left out where its name leaves no room", () => {
+  const row = scene.moduleRow("detail");
+  const { x, w } = scene.modules;
+  const kindUpTo = (free: number) => {
+    let [left, scale, kind] = [0, 1, NaN];
+    const context = new Proxy({} as CanvasRenderingContext2D, {
+      get: (_, name) => (...given: number[]) => {
+        if (name === "measureText") return { width: String(given[0]).length * 6 };
+        if (name === "translate") left = given[0];
+        if (name === "scale") scale = given[0];
+        if (name === "fillText" && String(given[0]) === "12 ops inside") kind = left + (given[1] + 13 * 6) * scale;
+        return undefined;
+      },
+      set: () => true,
+    });
+    const modules = Object.assign(Object.create(scene.modules), { type: () => "models.12 ops inside" });
+    const drawn = Object.assign(Object.create(scene), { modules });
+    drawModuleHeaders({
+      context, right: free, scene: drawn, modules, moduleRows: [row], text: new TextCache(context), theme: {}, zoom: 1, ratio: 1,
+      detail: Detail.labels, shown: { comparing: false, to: 0 },
+    } as unknown as Frame);
+    return kind;
+  };
+  const right = x[row] + w[row];
+  assert.equal(kindUpTo(Infinity), right - 9);
+  assert.equal(kindUpTo(right + 40), right - 9);
+  assert.equal(kindUpTo(right - 40), right - 49);
+  assert.ok(Number.isNaN(kindUpTo(x[row] + 80)));
 });

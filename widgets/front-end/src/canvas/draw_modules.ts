@@ -119,10 +119,12 @@ function drawHeader(frame: Frame, row: number, middles: Map<number, number>): vo
   write(shown, 19, theme.text);
   // What is inside is said as far as the name leaves room, its first part first.
   const right = rightText(frame, row);
-  const free = room - frame.text.width(shown, label) - 12;
+  // An end that lies beyond the pane's is not seen.
+  const end = Math.min(width, (frame.right - x) / scale) - 9;
+  const free = end - 19 - frame.text.width(shown, label) - 12;
   const widthOf = (parts: Part[]) => parts.reduce((sum, part) => sum + frame.text.width(part.text, plainFont), 0);
   while (right.length > 0 && widthOf(right) > free) right.pop();
-  let at = width - 9 - widthOf(right);
+  let at = end - widthOf(right);
   context.font = plainFont;
   for (const part of right) {
     write(part.text, at, part.colour);

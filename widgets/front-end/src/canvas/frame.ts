@@ -32,6 +32,8 @@ export interface Frame {
   detail: Detail;
   /** Layout units per CSS px: lines that must not get thinner than one px are `Math.max(width, px)` wide. */
   px: number;
+  /** Where the pane ends, in layout units. */
+  right: number;
   /** Rows inside the window, ascending. */
   nodeRows: readonly number[];
   moduleRows: readonly number[];

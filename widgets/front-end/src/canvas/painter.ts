@@ -73,6 +73,7 @@ export class Painter {
       ratio,
       detail: detailAt(camera.zoom),
       px: 1 / camera.zoom,
+      right: camera.toLayoutX(view.width),
       nodeRows: index.nodes.rows(reach),
       moduleRows: index.modules.rows(reach),
       routeRows: index.routes.rows(reach),
