@@ -150,7 +150,8 @@ def pattern_from(
 ) -> ExamplePattern:
     """Make and register a pattern by example: what `search_fn` computes becomes what `replace_fn` computes.
 
-    Both take the same tensors, traced on `example_inputs` into core ATen. An argument of `search_fn` meets any value of
+    Both take the same tensors, traced on `example_inputs` into core ATen as the first of `targets` has it: some keep ops
+    whole that others decompose. "*" stands for the one that keeps the fewest. An argument of `search_fn` meets any value of
     the example's dtype and rank (`any_dtype`, `any_rank` lift that). Literals are compared, with defaults written out:
     2 equals 2.0, -0.0 does not equal 0.0, NaN equals NaN, and a constant of the program equals the literal that it holds.
     Operands of commutative ops are tried in both orders. A value inside the match that somebody else reads ends it.
@@ -164,7 +165,8 @@ def pattern_from(
     title = name or getattr(search_fn, "__name__", "<unnamed>")
     if not name and title.startswith("<"):
         raise RecipeError("a search function that is a lambda has no name to go by: give the pattern one with name=")
-    graph, constants = _traced(search_fn, example_inputs, title)
+    targets = tuple(targets)
+    graph, constants = _traced(search_fn, example_inputs, title, targets)
     calls = [n for n in graph.nodes if n.op == "call_function"]
     output = _output(graph)
     if output.op != "call_function":
@@ -190,7 +192,7 @@ def pattern_from(
         "where": tuple(where),
         "replacement": staticmethod(replace_fn),
         "aligner_options": {"any_dtype": any_dtype, "any_rank": any_rank},
-        "targets": tuple(targets),
+        "targets": targets,
         "after": tuple(after),
         "before": tuple(before),
         "yours": True,
@@ -210,7 +212,7 @@ class _Function(torch.nn.Module):
 
 
 def _traced(
-    function: Callable[..., Any], inputs: Sequence[torch.Tensor], title: str
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor], title: str, targets: Sequence[str]
 ) -> tuple[Graph, dict[Node, torch.Tensor]]:
     if not all(isinstance(i, torch.Tensor) for i in inputs) or isinstance(inputs, torch.Tensor):
         raise RecipeError(
@@ -221,7 +223,7 @@ def _traced(
     try:
         program = capture(_Function(function).eval(), apart, name=title)
         # core ATen with its constants folded, as the pattern meets a program: what is searched for is else looked for as it is
-        recipe = Recipe(next(iter(TARGETS)))
+        recipe = Recipe(_form(targets))
         lowered = lower(program, recipe.disable(*_others(recipe.target))).program
     except LowerscopeError as error:
         raise RecipeError(f"the search function of '{title}' cannot be traced: {error}") from error
@@ -231,6 +233,12 @@ def _traced(
     if not isinstance(returned, tuple) or len(returned) != 1:
         raise RecipeError(f"the search function of '{title}' gives several values: a pattern gives one tensor")
     return graph, {n: lowered.constants[n.name] for n in graph.nodes if n.name in lowered.constants}
+
+
+def _form(targets: Sequence[str]) -> str:
+    """The target whose core ATen an example is traced into."""
+    fewest = min(TARGETS.values(), key=lambda target: len(target.keeps)).name
+    return next((name for name in targets if name in TARGETS), fewest)
 
 
 def _others(target: str) -> list[str]:

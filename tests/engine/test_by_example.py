@@ -63,6 +63,21 @@ def test_a_match_becomes_what_the_replacement_computes():
     session.expect({NAME: 1})
 
 
+@pytest.mark.parametrize(("targets", "target"), [(["vulkan"], "vulkan"), (["ethos-u"], "ethos-u"), (["*"], "qnn")])
+def test_an_example_is_traced_as_its_target_has_core_aten(targets, target):
+    """ethos-u keeps linear whole, the others decompose it."""
+    given = [torch.randn(2, 3), torch.randn(4, 3), torch.randn(4)]
+
+    def searched(x, w, b):
+        return F.relu(F.linear(x, w, b))
+
+    pattern_from(searched, lambda x, w, b: F.linear(x, w, b).clamp(min=0), given, name=NAME, targets=targets)
+    net = Of(lambda s, x: F.relu(s.linear(x)), linear=nn.Linear(3, 4)).eval()
+    session = Session(capture(net, (torch.randn(2, 3),)), target)
+    session.only(NAME)
+    assert _verdict(session) == "applied"
+
+
 @pytest.mark.parametrize("function", [lambda s, x: x + x * 2, lambda s, x: x * 2 + x, lambda s, x: 2 * x + x])
 def test_operands_of_a_commutative_op_are_tried_in_both_orders(function):
     _unary(lambda x: x + x * 2, lambda x: x * 3)

@@ -122,3 +122,23 @@ def test_the_first_look_at_a_wide_graph_cuts_nothing_of_its_beginning(widget: Re
     assert outside(boxes, pane) == []
     if world * zoom(widget) / 100 > pane["width"]:
         assert zoom(widget) == 86
+
+
+SEEN = """
+(root) => {
+  const scene = root.lowerscope.scene();
+  const panes = [...root.querySelectorAll('.ls-pane')].map((pane) => pane.getBoundingClientRect());
+  const inside = ({ left, right, top, bottom }) =>
+    panes.some((p) => right > p.left && left < p.right && bottom > p.top && top < p.bottom);
+  const drawn = Array.from(scene.nodes.kind.keys()).filter((row) => scene.nodes.kind[row] === 0);
+  return drawn.map((row) => root.nodeRect(scene.nodes.id(row))).filter((box) => box && inside(box)).length;
+}
+"""
+
+
+@pytest.mark.parametrize("view", ["after", "split", "diff"])
+def test_another_view_shows_operators_wherever_they_lie(widget: Replayed, view: str) -> None:
+    widget.root.evaluate("(root) => root.lowerscope.store.camera.zoomTo(1)")
+    widget.rest(lambda: widget.root.evaluate("(root) => root.lowerscope.state().view"))
+    widget.view(view)
+    assert widget.rest(lambda: widget.root.evaluate(SEEN)) > 0

@@ -6,7 +6,7 @@ import { Kind } from "../scene";
 import { Camera } from "./camera";
 import type { Pane } from "./pane";
 import { type Rect, union } from "./rect";
-import { beginning, boxOf } from "./where";
+import { beginning, boxOf, operators } from "./where";
 
 /** The smallest zoom at which the text of every box is drawn: 10.5 px in a pill, of which 9 are left. */
 export const READABLE = 0.86;
@@ -128,6 +128,21 @@ export class Framing {
     const faults = explanation?.conditions.flatMap(({ node }) => (node === null ? [] : [node])) ?? [];
     const box = boxOf(scene, [...selected, ...(explanation?.nodes ?? []), ...faults], state);
     if (box !== null) this.#glide(this.#on(pane, box, 56, 1.42));
+  }
+
+  /** In another view than before: where a pane shows no operator in its window, the nearest comes into it. */
+  seek(): void {
+    for (const pane of this.panes()) {
+      if (pane.shown === null) continue;
+      const { x, y, zoom } = pane.camera;
+      const beyond = (box: Rect) =>
+        Math.max(
+          ((Math.abs(x - (box.x0 + box.x1) / 2) + (box.x1 - box.x0) / 2) * 2 * zoom) / pane.width,
+          ((Math.abs(y - (box.y0 + box.y1) / 2) + (box.y1 - box.y0) / 2) * 2 * zoom) / pane.height,
+        );
+      const [nearest] = operators(pane.shown).sort((a, b) => beyond(a) - beyond(b));
+      if (nearest !== undefined && beyond(nearest) > 1) return this.#glide(this.#on(pane, nearest, 40, zoom));
+    }
   }
 
   /** Px of a pane that something lies over: its title at the top, the inspector at the bottom where it is a sheet. */

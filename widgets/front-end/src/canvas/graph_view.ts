@@ -160,6 +160,7 @@ export class GraphView {
       state.step !== before.step &&
       (state.teaching || state.playing || (state.view === "split" && before.view === "split"));
     if ((steps || (state.teaching && !before.teaching)) && !sceneChanged) this.#framing.step(state);
+    else if (state.view !== before.view && !sceneChanged) this.#framing.seek();
   }
 
   #showAll(state: State, before: State): void {

@@ -1,7 +1,7 @@
 /** Where nodes are, whatever stands for them on screen. */
 import { Fate } from "../lives";
 import { lineage } from "../provenance";
-import type { Scene } from "../scene";
+import { Kind, type Scene } from "../scene";
 import { shownSteps, type State } from "../state";
 import type { Boxes } from "./frame";
 import { rect, type Rect, union } from "./rect";
@@ -34,11 +34,15 @@ export function boxOf(scene: Scene, ids: readonly string[], state: State): Rect 
   return union(boxes);
 }
 
-/** The boxes of the nodes that are shown and of the closed modules; of the `open` ones, too, if asked. */
-export function boxesOf({ nodes: fates, scene }: Shown, open: boolean): Rect[] {
+/** The boxes of the operators that are shown and of the closed modules. */
+export const operators = (shown: Shown): Rect[] => boxesOf(shown, false, Kind.operator);
+
+/** The boxes of the nodes that are shown, of one kind if asked, and of the closed modules; of the `open` ones, too, if asked. */
+export function boxesOf({ nodes: fates, scene }: Shown, open: boolean, kind?: Kind): Rect[] {
   const boxes: Rect[] = [];
   const add = ({ x, y, w, h }: Boxes, row: number) => boxes.push(rect(x[row] ?? 0, y[row] ?? 0, w[row] ?? 0, h[row] ?? 0));
-  for (let row = 0; row < fates.length; row++) if (fates[row] !== Fate.absent) add(scene.nodes, row);
+  for (let row = 0; row < fates.length; row++)
+    if (fates[row] !== Fate.absent && (kind === undefined || scene.nodes.kind[row] === kind)) add(scene.nodes, row);
   for (let row = 0; row < scene.modules.length; row++)
     if (scene.moduleVisible(row) && (open || !scene.modules.open[row])) add(scene.modules, row);
   return boxes;

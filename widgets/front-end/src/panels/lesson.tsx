@@ -100,7 +100,7 @@ export function Mathematics(): JSX.Element | null {
 
 /** The formula, and what is said of its letters after it. */
 function statement(mathematics: string): [string, string] {
-  const end = /,? where |[.;] /.exec(mathematics);
+  const end = /, where |[.;] /.exec(mathematics);
   return end === null
     ? [mathematics, ""]
     : [mathematics.slice(0, end.index), mathematics.slice(end.index).replace(/^[,.; ]+/, "")];
@@ -109,8 +109,9 @@ function statement(mathematics: string): [string, string] {
 function Formula({ text }: { text: string }): JSX.Element {
   return (
     <span>
-      {text.split(/(\ba (?=[a-z]{2})|'?\w[\w.]*|∗)/).map((word) => {
-        const category = TERMS.find(([term]) => term.test(word.split(".").at(-1) ?? word))?.[1];
+      {text.split(/(\ba (?=[a-z]{2})|'?\w[\w.]*|∗)/).map((word, i, all) => {
+        const called = word !== "q" || all[i + 1]?.[0] === "("; // else an index
+        const category = TERMS.find(([term]) => called && term.test(word.split(".").at(-1) ?? word))?.[1];
         if (category !== undefined) return <span class={`ls-term ls-k-${category}`}>{word}</span>;
         // A single letter is a variable, but for the article, and what follows an apostrophe.
         return /^[A-Za-z]$/.test(word) ? <i>{word}</i> : word;
