@@ -75,6 +75,7 @@ class Editor(ConstantAdder):
         """
         if self._match is None:
             raise RewriteError("nodes are only made inside a rewrite")
+        mark = self.mark()
         origin = like if like is not None else self._match.output
         point = before if before is not None else self._match.output
         stem = name or _stem(target)
@@ -84,7 +85,11 @@ class Editor(ConstantAdder):
         node.meta.update({k: origin.meta[k] for k in _INHERITED_META if k in origin.meta})
         if like is None:
             node.meta["nn_module_stack"] = self._common_stack(self._match.nodes)
-        node.meta["val"] = self._fake.run(target, args, kwargs) if val is None else self._fake.adopt(val)
+        try:
+            node.meta["val"] = self._fake.run(target, args, kwargs) if val is None else self._fake.adopt(val)
+        except BaseException:
+            self.undo_to(mark)  # a rewrite may go on without a node that the op refused
+            raise
         self._write(node, born=self.step)
         self._made.append(self.id_of(node))
         return node

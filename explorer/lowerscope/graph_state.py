@@ -20,7 +20,7 @@ from lowerscope.fake_run import FakeRunner
 from lowerscope.graph_copy import copy_node, keep_name, set_arguments
 from lowerscope.journal import Journal, unlink
 from lowerscope.ledger import EdgeRecord, FormerArguments, NodeRecord, Ref, module_stack, sub_graph_paths
-from lowerscope.pattern import Match
+from lowerscope.pattern import Match, Pattern
 from lowerscope.program import Program
 from lowerscope.subgraph_constants import outer_operand
 
@@ -41,6 +41,7 @@ class GraphState(Journal):
         self.skipped_matches: frozenset[tuple[str, ...]] = frozenset()  #: of the stage at work, by their original nodes
         self.noted: dict[str, Any] = {}  #: what a pattern's `anchors_in` found out for its matches, by anchor id
         self.memo: dict[Any, Any] = {}
+        self.at_work: Pattern | None = None  #: whose stage runs
         self.prefixes: dict[Graph, str] = {}  #: what the ids of a graph's nodes begin with, before their names
         self._mutating: list[str] = []  # ids whose ops write in place, or once did
         self._match: Match | None = None

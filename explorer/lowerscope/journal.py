@@ -47,8 +47,19 @@ class Journal:
         self._inner_constants: dict[tuple[str, str], str] = {}  # (sub-graph, new constant) -> its placeholder there
         self._constants_by_key: dict[Any, str] = {}
         self._kept_keys: set[Any] = set()  # names that tensors are kept under
+        self.computed: dict[Any, Any] = {}  #: what rewrites have computed once for all lowerings, by key
+        self._last_constants: dict[str, torch.Tensor] = {}  # what each name of a new constant stood for last
+        self.torn = False  #: a way back or forth was broken off: the graph is at no place
         self._journal: list[tuple[Any, ...]] = []
         self._marks: dict[int, int] = {0: 0}  # step -> length of the journal just after it
+
+    def _keep_constant(self, added: NewConstant) -> None:
+        """Write a new constant down. What was computed from another one of its name is let go."""
+        last = self._last_constants.get(added.name)
+        if last is not None and last is not added.tensor and not _equal(last, added.tensor):
+            self.computed.clear()
+        self._last_constants[added.name] = added.tensor
+        self.new_constants[added.name] = added
 
     def mark(self) -> tuple[int, int]:
         """A point to come back to with `undo_to`."""
@@ -61,9 +72,11 @@ class Journal:
     def undo_to(self, mark: tuple[int, int]) -> None:
         """Take back every change since `mark`, exactly."""
         length, step = mark
+        torn, self.torn = self.torn, True
         while len(self._journal) > length:
             self._undo(self._journal.pop())
         self.step = step
+        self.torn = torn
 
     def take_back(self, mark: tuple[int, int]) -> Undone:
         """`undo_to`, and what is needed to do it all again, once the graph is as it is at `mark`."""
@@ -76,20 +89,24 @@ class Journal:
             {n: self._marks[n] for n in numbers if n in self._marks},
             {n: self.made_by[n] for n in numbers if n in self.made_by},
         )
+        torn, self.torn = self.torn, True
         undone.again = [self._undo(change) for change in reversed(undone.changes)]
         undone.again.reverse()
         del self._journal[length:]
         self.step = step
+        self.torn = torn
         return undone
 
     def put_back(self, undone: Undone) -> None:
         """Do again what `take_back` has taken back, node for node, on the graph as it left it."""
+        torn, self.torn = self.torn, True
         for change, more in zip(undone.changes, undone.again, strict=True):
             self._redo(change, more)
         self._journal += undone.changes
         self._marks.update(undone.marks)
         self.made_by.update(undone.made_by)
         self.step = undone.step
+        self.torn = torn
 
     def _undo(self, change: tuple[Any, ...]) -> Any:
         """Take back one change; what `_redo` needs beside it."""
@@ -155,7 +172,8 @@ class Journal:
             _remember_name(node)
             _link(node, following, args, kwargs)
             self.nodes[change[1]] = node
-            ledger.records[change[1]] = record
+            if record is not None:
+                ledger.records[change[1]] = record
         elif kind == "erase":
             del self.nodes[change[1]]
             ledger.records[change[1]] = after
@@ -163,13 +181,18 @@ class Journal:
         elif kind == "val":
             self.nodes[change[1]].meta["val"], ledger.records[change[1]] = after
         elif kind == "constant":
-            self.new_constants[change[1]] = after
+            self._keep_constant(after)
             self._kept_keys.add(after.key)
         elif kind == "inner":
             self._inner_constants[change[1]] = change[2]
             self._operands[change[2]] = after
         else:
             self._constants_by_key[change[1]] = after
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    alike = one.dtype == other.dtype and one.shape == other.shape
+    return alike and (one.data_ptr() == other.data_ptr() or torch.equal(one, other))
 
 
 def _forget_name(node: Node) -> None:

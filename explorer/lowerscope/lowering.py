@@ -282,6 +282,9 @@ class Lowerer:
         return self._collected[1:]
 
     def _plan(self, recipe: Recipe) -> list[_Planned]:
+        if self.editor.torn:  # an interrupt broke off a way back or forth: begin again from the program
+            self.editor = Editor(self.base)
+            self._memory, self._stages = StageMemory(self.editor), []
         target = target_of(recipe.target)
         order = pipeline(recipe.target, recipe.insertions)
         names = [p.name for p in order]
@@ -295,7 +298,7 @@ class Lowerer:
             off = switched_off(pattern, target, recipe) if fault is None else _LEFT_OUT + fault
             found = (
                 pattern, skips, tuple(sorted(profile.items())), target.name,
-                recipe.keep if pattern.kind != "fusion" else None,
+                recipe.keep if pattern.kind != "fusion" or pattern.yours else None,
             )  # fmt: skip
             plan.append((pattern, StageKey(found, off, tuple(order[place + 1 :])), skips, order[place + 1 :]))
         return plan

@@ -6,6 +6,10 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+#: Each so many times there is a full collection all the same: what went to the oldest generation counts for no other.
+_COLLECTED = 100
+_spared = 0
+
 
 @contextmanager
 def no_garbage_collection() -> Iterator[None]:
@@ -20,7 +24,11 @@ def no_garbage_collection() -> Iterator[None]:
         yield
     finally:
         if was_on:
-            if gc.get_freeze_count() == 0:
+            global _spared
+            _spared += 1
+            if _spared % _COLLECTED == 0:
+                gc.collect()
+            elif gc.get_freeze_count() == 0:
                 gc.freeze()
                 gc.unfreeze()
             gc.enable()

@@ -46,10 +46,14 @@ class ConstantAdder(GraphState):
         return node if self._match is None else self._brought_into(self.prefixes[self._match.output.graph], node)
 
     def remember(self, key: Any, compute: Callable[[], Any]) -> Any:
-        """`compute()`, once per key for as long as this editor lives (toggling back and forth costs nothing)."""
-        if key not in self.memo:
-            self.memo[key] = compute()
-        return self.memo[key]
+        """`compute()`, once per key and pattern at work (toggling back and forth costs nothing).
+
+        A key may name constants: once a new constant's name stands for another tensor, everything is computed anew.
+        """
+        key = (self.at_work, key)
+        if key not in self.computed:
+            self.computed[key] = compute()
+        return self.computed[key]
 
     def _brought_into(self, prefix: str, constant: Node) -> Node:
         """The placeholder by which the sub-graph at `prefix` reads a constant of the top graph; a new one where it must."""
@@ -104,7 +108,7 @@ class ConstantAdder(GraphState):
             node.meta.update({k: v for k, v in like.meta.items() if k in ("custom", "delegate_constant_tag")})
         node.meta["val"] = self._fake.from_tensor(value)
         self._write(node, born=self.step)
-        self.new_constants[name] = NewConstant(name, None if like is None else like.name, key, value)
+        self._keep_constant(NewConstant(name, None if like is None else like.name, key, value))
         self._journal.append(("constant", name))
         if like is not None:
             self._relate_constant(name, like.name)

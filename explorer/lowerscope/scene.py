@@ -18,7 +18,7 @@ from lowerscope.columns import Strings, floats, ints, pack, small
 from lowerscope.folding import OPEN, Folded, Folding
 from lowerscope.labels import shortened
 from lowerscope.ledger import Ledger, NodeRecord
-from lowerscope.lowering import Lowering, covers
+from lowerscope.lowering import Lowering, StageInfo, covers
 from lowerscope.memory import no_garbage_collection
 from lowerscope.module_tree import ModuleTree
 from lowerscope.ops import CATEGORIES
@@ -82,7 +82,8 @@ class Placed:
 class Drawn:
     """What is drawn of one lowering, whatever is open. slots: see `scene_layout.slots`. header: the parts of it that cost."""
 
-    ledger: Ledger  # held, so that its address stands for it
+    of: tuple[StageInfo, ...]  # held, so that its address stands for the lowering
+    ledger: Ledger
     table: NodeTable
     tree: ModuleTree
     module_of: np.ndarray
@@ -128,7 +129,7 @@ class SceneMaker:
 
     def _draw(self, lowering: Lowering) -> Drawn:
         """What is drawn of a lowering; of one that was drawn lately it is there."""
-        key = (id(lowering.ledger), lowering.recipe)
+        key = (id(lowering.stages), lowering.recipe)  # a lowering that is known has the same stages each time
         found = self._drawn.pop(key, None)
         self._drawn[key] = found = found if found is not None else self._draw_anew(lowering)
         while len(self._drawn) > _DRAWN:
@@ -165,7 +166,7 @@ class SceneMaker:
             "notice": words.notice(lowering, reasons),
         }
         self._former = Drawn(
-            lowering.ledger, table, tree, module_of, leaf, before, after, slot,
+            lowering.stages, lowering.ledger, table, tree, module_of, leaf, before, after, slot,
             flags(table, lowering, _covered(lowering)), found, _changes(lowering.ledger, table), header,
             _stages(lowering), alike and alike.placed,
         )  # fmt: skip

@@ -59,6 +59,7 @@ class Stage:
         self.switched_off = switched_off  # "disabled", or what skips the whole pattern
         self.skipped_matches = {s.match: s for s in skips if s.match is not None and s.pattern == pattern.name}
         self.result = StageResult(pattern.name, editor.mark())
+        editor.at_work = pattern
         editor.skipped_matches, editor.noted = frozenset(self.skipped_matches), {}
         self._later = _by_op(later)
         self._pending: set[str] = set()  # anchors whose turn is still to come

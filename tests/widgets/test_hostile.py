@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -97,8 +98,11 @@ def test_pictures_tables_and_explanations_show_names_as_text(session: lowerscope
 
 
 def test_the_dot_picture_quotes_names(session: lowerscope.Session) -> None:
-    rendered = to_graphviz(session.lowering).pipe(format="svg").decode()
-    assert not Tags(rendered).tags & {"script", "img"}
+    picture = to_graphviz(session.lowering)
+    assert "=<" not in picture.source, "no label is markup"
+    if shutil.which("dot") is not None:
+        rendered = picture.pipe(format="svg").decode()
+        assert not Tags(rendered).tags & {"script", "img"}
 
 
 def test_the_command_line_names_such_a_file_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -133,7 +133,7 @@ export class Framing {
   /** In another view than before: where a pane shows no operator in its window, the nearest comes into it. */
   seek(): void {
     for (const pane of this.panes()) {
-      if (pane.shown === null) continue;
+      if (pane.shown === null || pane.width === 0) continue;
       const { x, y, zoom } = pane.camera;
       const beyond = (box: Rect) =>
         Math.max(

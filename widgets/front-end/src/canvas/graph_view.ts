@@ -160,7 +160,13 @@ export class GraphView {
       state.step !== before.step &&
       (state.teaching || state.playing || (state.view === "split" && before.view === "split"));
     if ((steps || (state.teaching && !before.teaching)) && !sceneChanged) this.#framing.step(state);
-    else if (state.view !== before.view && !sceneChanged) this.#framing.seek();
+    else if (state.view !== before.view && !sceneChanged) {
+      cancelAnimationFrame(this.#explaining);
+      // A pane that has just come has its size after the next frame.
+      this.#explaining = requestAnimationFrame(() => {
+        this.#explaining = requestAnimationFrame(() => this.#framing.seek());
+      });
+    }
   }
 
   #showAll(state: State, before: State): void {
