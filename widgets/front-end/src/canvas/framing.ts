@@ -134,14 +134,10 @@ export class Framing {
   seek(): void {
     for (const pane of this.panes()) {
       if (pane.shown === null || pane.width === 0) continue;
-      const { x, y, zoom } = pane.camera;
-      const beyond = (box: Rect) =>
-        Math.max(
-          ((Math.abs(x - (box.x0 + box.x1) / 2) + (box.x1 - box.x0) / 2) * 2 * zoom) / pane.width,
-          ((Math.abs(y - (box.y0 + box.y1) / 2) + (box.y1 - box.y0) / 2) * 2 * zoom) / pane.height,
-        );
+      const seen = pane.camera.window(pane.width, pane.height);
+      const beyond = (box: Rect) => Math.max(box.x0 - seen.x1, seen.x0 - box.x1, box.y0 - seen.y1, seen.y0 - box.y1);
       const [nearest] = operators(pane.shown).sort((a, b) => beyond(a) - beyond(b));
-      if (nearest !== undefined && beyond(nearest) > 1) return this.#glide(this.#on(pane, nearest, 40, zoom));
+      if (nearest !== undefined && beyond(nearest) > 0) return this.#glide(this.#on(pane, nearest, 40, pane.camera.zoom));
     }
   }
 
