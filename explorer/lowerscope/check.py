@@ -108,9 +108,8 @@ class Entry(NamedTuple):
 class Record:
     """What a `Check` wrote down, in order, for one pattern at one anchor."""
 
-    rows: list[tuple[Any, ...]] = field(
-        default_factory=list
-    )  #: the fields of an `Entry` each, which few are ever read as
+    #: the fields of an `Entry` each, which few are ever read as
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
     ways: Sequence[str] = ()
     touched: Sequence[str] = ()  #: nodes that the match had accepted so far, by id
 

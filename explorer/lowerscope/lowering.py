@@ -1,8 +1,8 @@
 """Lowering: a program and a recipe give steps, verdicts and a lowered program. The user's program is never changed.
 
 `Lowerer` keeps one editor and what its stages did, so that a toggle costs that stage and those after it which meet
-another graph than before, and what it has lowered lately costs nothing. What it returns, a `Lowering`, is a value: it stays as it is, whatever is asked of the lowerer
-afterwards.
+another graph than before, and what it has lowered lately costs nothing. What it returns, a `Lowering`, is a value: it
+stays as it is, whatever is asked of the lowerer afterwards.
 """
 
 from __future__ import annotations

@@ -78,8 +78,8 @@ def main() -> None:
         maker.scene(lowering).message()
 
     def from_recipe(recipe: Recipe) -> None:
-        """The graph as `recipe` leaves it, and nothing known of any other."""
-        lowerer.lower(recipe)
+        """The graph as `recipe` leaves it, and its scene shown; nothing known of any other."""
+        show(recipe)
         lowerer.forget()
 
     known = "toggle: a recipe shown lately"

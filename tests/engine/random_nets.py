@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -256,3 +257,9 @@ def _allowed(recipe: Recipe) -> Recipe | None:
         return None
     refused = target_of(recipe.target).refused
     return None if any(i.pattern in refused for i in recipe.insertions) else recipe
+
+
+def draws(count: int) -> settings:
+    """Settings for `count` draws, of networks that take their time to be drawn and exported."""
+    unhurried = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    return settings(max_examples=count, suppress_health_check=unhurried)

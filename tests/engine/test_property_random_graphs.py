@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowerscope.loading import load
@@ -18,7 +18,7 @@ from lowerscope.recipe import Recipe
 from lowerscope.target import TARGETS, pipeline
 from lowerscope.verdict import Outcome
 from tests.engine.nets import state_of
-from tests.engine.random_nets import nets, recipes
+from tests.engine.random_nets import draws, nets, recipes
 
 DRAWS = 12  #: for each target
 OURS = ("vulkan", "webgpu", "xnnpack", "qnn", "ort-webgpu", "ethos-u")
@@ -39,10 +39,7 @@ ALONE = {
 def test_random_networks_by_random_recipes(target: str, tmp_path: Path) -> None:
     tally: Counter[str] = Counter()
 
-    @settings(
-        max_examples=DRAWS,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-    )
+    @draws(DRAWS)
     @given(st.data())
     def one(data: st.DataObject) -> None:
         module, args = data.draw(nets(target))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from lowerscope import scene_nodes
@@ -17,7 +17,7 @@ from lowerscope.recipe import Recipe
 from lowerscope.scene import Scene, SceneMaker
 from lowerscope.target import pipeline
 from tests.engine.nets import mixed
-from tests.engine.random_nets import nets, recipes
+from tests.engine.random_nets import draws, nets, recipes
 from tests.engine.scenes import same_scene
 
 SAMPLES = Path(__file__).parents[2] / "sample_models"
@@ -51,10 +51,7 @@ def anew(maker: SceneMaker, lowering: Lowering) -> Scene:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_ways_through_random_networks(target: str) -> None:
-    @settings(
-        max_examples=DRAWS,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
-    )
+    @draws(DRAWS)
     @given(st.data())
     def one(data: st.DataObject) -> None:
         module, args = data.draw(nets(target))
