@@ -72,16 +72,16 @@ def test_no_target_is_left_out() -> None:
 def undone_and_done_again(lowerer: Lowerer, first: Recipe, second: Recipe) -> Lowering:
     """Go from one recipe to another, back, and forth again: every state comes out as it was. The last lowering."""
     one = lowerer.lower(first)
-    before = state_of(lowerer.editor)
+    before = state_of(lowerer.editor_after(first))
     two = lowerer.lower(second)
-    after = state_of(lowerer.editor)
+    after = state_of(lowerer.editor_after(second))
     lowerer.forget()
     again = lowerer.lower(first)
-    assert state_of(lowerer.editor) == before
+    assert state_of(lowerer.editor_after(first)) == before
     assert (again.steps, dict(again.verdicts)) == (one.steps, dict(one.verdicts))
     lowerer.forget()
     last = lowerer.lower(second)
-    assert state_of(lowerer.editor) == after
+    assert state_of(lowerer.editor_after(second)) == after
     assert (last.steps, dict(last.verdicts)) == (two.steps, dict(two.verdicts))
     return last
 
